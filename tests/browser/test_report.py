@@ -86,8 +86,8 @@ def test_filters_choose_runs_for_the_table_and_the_plots(page: Page) -> None:
     assert {name.split()[0] for name in cells(runs_table(page), "Neuron")} == {"FullPLIF"}
     page.get_by_role("searchbox", name="Find").fill("nothing of this name")
     expect(count).to_have_text(f"0 of {len(runs['id'])} runs")
-    expect(runs_table(page)).to_contain_text("No rows for this choice")
-    expect(page.locator("#accuracy")).to_contain_text("No runs for this choice")
+    expect(runs_table(page)).to_contain_text("No rows match this selection")
+    expect(page.locator("#accuracy")).to_contain_text("No runs match this selection")
 
 
 def test_variants_are_shown_when_asked_for(page: Page) -> None:
@@ -197,7 +197,7 @@ def test_a_network_shows_the_spikes_that_it_has(page: Page) -> None:
     for mode in network["modes"]:
         section.get_by_label("Spikes").select_option(mode)
         answer = network["classes"][network["modes"][mode]["decided"][2]]
-        expect(section.locator("figcaption")).to_contain_text(f"says {answer}")
+        expect(section.locator("figcaption")).to_contain_text(f"predicts {answer}")
 
 
 def test_every_network_can_be_looked_into(page: Page) -> None:

@@ -35,7 +35,7 @@ def test_events_are_pictures_in_order(drawn: list[Any], tmp_path: Path) -> None:
     figures.events_figure(tmp_path / "events.png", frames)
     shown = np.array(drawn[0].axes[3].images[0].get_array())
     assert (shown[2, 4], shown[0, 0]) == (2.0, -1.0)
-    with pytest.raises(InputError, match="take one sample first"):
+    with pytest.raises(InputError, match="select one sample first"):
         figures.events_figure(tmp_path / "events.png", frames.unsqueeze(0))
 
 

@@ -129,7 +129,7 @@ def test_help_needs_no_torch(python) -> None:
         "finally: print('torch' in sys.modules)"
     )
     said = python.run("-c", script).stdout
-    assert "needs no network" in said
+    assert "self-contained" in said
     assert said.rstrip().endswith("False")
 
 

@@ -1,4 +1,4 @@
-"""Figures, tables and the report. Names are imported when they are first used: tables need no torch."""
+"""Figures, tables and the report. Names are imported on first use, because tables do not need torch."""
 
 from typing import TYPE_CHECKING
 

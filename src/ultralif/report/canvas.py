@@ -1,4 +1,4 @@
-"""Style that all figures share: size, colour-blind safe colours, reproducible files."""
+"""The shared figure style: size, colour-blind safe colours, reproducible files."""
 
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,15 @@ STYLES: dict[str, tuple[str, str, str]] = {
     "DSpike": ("#CC79A7", "solid", "s"),
     "DSpikePlus": ("#C0404F", "dashed", "^"),
 }
-"""Colour (most after Okabe and Ito), line and marker of every neuron, in figures and in the browser."""
+"""Each neuron's colour (most from Okabe and Ito), line style and marker, in figures and in the browser."""
 VARIANTS = {
     "LIF learned width": ("#000000", "dashed", "s"),
     "binary": ("#009E73", "dashdot", "x"),
     "binary narrow": ("#A0522D", "dotted", "v"),
 }
-"""The same for labels that do not begin with a neuron's name, or that appear beside that neuron."""
+"""Styles for labels that do not begin with a neuron's name, or that appear next to that neuron."""
 DPI = 200
-"""Dots per inch of a PNG: enough to print panels about three and a half inches wide."""
+"""Resolution of a PNG in dots per inch: enough to print panels about three and a half inches wide."""
 
 
 def style_of(label: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ def style_of(label: str) -> dict[str, str]:
 
 
 def new_figure(columns: int, rows: int = 1, width: float = 4.2, height: float = 3.1) -> tuple[Any, Any]:
-    """Return a figure and its axes ``[rows, columns]``, without touching the state of pyplot."""
+    """Return a figure and its axes ``[rows, columns]``, without touching pyplot's state."""
     figure = need("matplotlib.figure", "plot").Figure(
         figsize=(width * columns, height * rows), layout="constrained"
     )
@@ -51,16 +51,16 @@ def new_figure(columns: int, rows: int = 1, width: float = 4.2, height: float = 
 
 
 def save_figure(figure: Any, path: Path, *, math: bool = True) -> Path:
-    """Write a figure in the format of the file's ending, without a date.
+    """Write a figure, without a date, in the format given by the file extension.
 
     Args:
-        figure: made by `new_figure`.
-        path: the file, .png, .svg or .pdf.
-        math: read ``$...$`` as formulas. Without it, control characters are escaped, as names from files may
-            hold some.
+        figure: a figure from `new_figure`.
+        path: a .png, .svg or .pdf file.
+        math: render ``$...$`` as formulas. Otherwise control characters are escaped, because names read from
+            files may contain them.
     """
     if path.suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(f"a figure is written as .png, .svg or .pdf, not as {str(path)!r}")
+        raise InputError(f"the file name of a figure must end in .png, .svg or .pdf, got {str(path)!r}")
     dates = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     names = {"svg.hashsalt": "ultralif"}  # random by default
     for text in () if math else figure.findobj(need("matplotlib.text", "plot").Text):
@@ -72,6 +72,6 @@ def save_figure(figure: Any, path: Path, *, math: bool = True) -> Path:
 
 
 def shades(count: int) -> list[Any]:
-    """Return colours from warm to cold, for falling temperatures."""
+    """Return colours from warm to cold, for decreasing temperatures."""
     scale = need("matplotlib", "plot").colormaps["plasma"]
     return [scale(0.85 - 0.8 * i / max(count - 1, 1)) for i in range(count)]

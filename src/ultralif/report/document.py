@@ -1,4 +1,4 @@
-"""Content of the browser report as one JSON document."""
+"""Assemble the contents of the browser report as one JSON document."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,23 +18,23 @@ from ultralif.training.result import Result
 __all__ = ["References", "Section", "make_document"]
 
 MOST_EPOCHS = 25
-"""The most epochs of a history that are shown: evenly spaced, including the first and the last."""
+"""Largest number of epochs shown for a run: evenly spaced, including the first and the last."""
 QUANTITIES = ("loss", "accuracy", "spike_rate", "eps", "leak")
 NOTES = [
-    "Accuracy is that of the last epoch on the whole test set, never of the best epoch.",
-    "Intervals are 95 % by Student's t over seeds.",
-    "Counted energy is 4.6 pJ for a multiplication with addition and 0.9 pJ for an addition (float32 at "
-    "45 nm); the neurons' own arithmetic is left out.",
+    "Accuracy is measured on the whole test set after the last epoch, never after the best epoch.",
+    "Intervals are 95 % confidence intervals over seeds, by Student's t.",
+    "Counted energy assumes 4.6 pJ for a multiply-accumulate and 0.9 pJ for an addition (float32 at "
+    "45 nm); it does not include the neurons' own arithmetic.",
 ]
 
 
 References = Mapping[str, Mapping[str, Mapping[int, float]]]
-"""Accuracies in percent by dataset, neuron and number of time steps, such as those of a publication."""
+"""Accuracies in percent by dataset, neuron and number of time steps, for example from a publication."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """More tables for a report. A column named ``verdict`` is shown in colour, with a filter."""
+    """Additional tables for a report. A column named ``verdict`` is shown in colour, with a filter."""
 
     title: str
     text: str
@@ -57,10 +57,10 @@ def make_document(
         entries: the runs.
         notes: remarks for the reader; one is added for each network that cannot be shown.
         inside: number of trained networks whose spikes are shown.
-        samples: number of test samples that are shown.
+        samples: number of test samples to show.
         data_dir: a folder to search first for the data.
-        sections: additional sections, placed after those on the runs.
-        references: accuracies to draw beside the measured ones as hollow points.
+        sections: additional sections, placed after those about the runs.
+        references: accuracies to plot as hollow points next to the measured ones.
     """
     if inside < 0 or samples < 1:
         raise InputError(f"inside must be 0 or more and samples at least 1, got {inside} and {samples}")
@@ -76,7 +76,7 @@ def make_document(
 
 
 def _columns(entries: Sequence[Entry]) -> dict[str, object]:
-    """Return the runs by columns; shared values are stored once in a pool, and empty columns are omitted."""
+    """Return the runs as columns; shared values are stored once in a pool, and empty columns are omitted."""
     pools: dict[str, Pool] = {"rest": Pool(), "environment": Pool()}
     rows = []
     for entry, varies in zip(entries, _variants(differences(entries)), strict=True):
@@ -130,7 +130,7 @@ def _by_mode(result: Result, mode: str) -> dict[str, float | None]:
 
 
 def _variants(apart: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """Yield the settings in which each run differs: at most two, and a number if other runs share them."""
+    """Yield the settings in which each run differs, shortened if there are many, numbered if ambiguous."""
     known: dict[str, list[str]] = {}
     for options in apart:
         text = short = _spelled(options)
@@ -153,7 +153,7 @@ def _text(value: object) -> str:
 
 
 def _rest(config: RunConfig) -> dict[str, object]:
-    """Return the fields that are neither default nor a column, as text and as flags of the command."""
+    """Return the non-default fields without their own column, as text and as command-line flags."""
     options = unnamed(config)
     flags = []
     for name, value in options.items():
@@ -166,7 +166,7 @@ def _rest(config: RunConfig) -> dict[str, object]:
 
 
 def _histories(entries: Sequence[Entry]) -> dict[str, object]:
-    """Return a few epochs of every run; a value that never changed is stored once."""
+    """Return a few epochs of every run; a value that never changes is stored once."""
     grids = Pool()
     out: dict[str, list[object]] = {name: [] for name in ("grid", *QUANTITIES)}
     for entry in entries:
@@ -185,12 +185,12 @@ def _collapsed(values: list[object]) -> list[object]:
 
 
 def _measured(value: object) -> object:
-    """Return a number from a run's history; anything else in that file, which may be hostile, is ignored."""
+    """Return a number from a run's history; ignore anything else, because the file is untrusted."""
     return _short(float(value)) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 
 def _short(value: object) -> object:
-    """Round a measurement to five digits, and a moment to the second."""
+    """Round a measurement to five digits, and a timestamp to the second."""
     if not isinstance(value, float):
         return value
     if not math.isfinite(value):

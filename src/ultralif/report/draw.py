@@ -20,11 +20,11 @@ EVENT_STEPS = 30
 def draw_figures(
     entries: Sequence[Entry], folder: Path, suffix: str = ".png", data_dir: Path | None = None
 ) -> tuple[list[Path], list[str]]:
-    """Draw every figure for which runs and data exist; return the files, and notes on what is missing.
+    """Draw every figure for which runs and data exist; return the files and notes on missing figures.
 
     Args:
         entries: the runs.
-        folder: where the figures go; it is created.
+        folder: output folder; it is created.
         suffix: .png, .svg or .pdf.
         data_dir: a folder to search first for the data.
     """
@@ -47,7 +47,7 @@ def draw_figures(
             with mode(subject.network, "hard"):
                 drawn.append(network_figure(path, subject.network, subject.x, subject.dataset.shape))
     for name in datasets:
-        spec = DATASETS.get(name)  # None for data of the user's own that were not given
+        spec = DATASETS.get(name)  # None for the user's own data that were not passed
         if (
             spec is not None
             and spec.forms
@@ -61,5 +61,5 @@ def draw_figures(
 
 
 def _named(what: str, dataset: str, suffix: str) -> str:
-    """Return the name of a file; the dataset's comes from a stored run and may hold anything."""
+    """Return a safe file name; the dataset's name comes from a stored run and may contain anything."""
     return f"{what}-{re.sub(r'[^a-z0-9-]+', '-', dataset)}{suffix}"

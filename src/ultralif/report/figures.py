@@ -1,4 +1,4 @@
-"""Pictures of a trained network, its boundaries, and events."""
+"""Draw a trained network, its decision boundaries, and events."""
 
 import math
 from pathlib import Path
@@ -22,11 +22,11 @@ def network_figure(path: Path, net: Network, x: Tensor, shape: tuple[int, ...] |
     """Draw the first layer of a trained network: raster, membranes, firing rates, weights.
 
     Args:
-        path: the picture.
+        path: the output file.
         net: the network, in the mode to show.
-        x: a batch ``[T, B, *input]``; the first sample is shown, with the neurons whose spikes vary most,
-            and rates are over all.
-        shape: the shape of the input as an image, without time.
+        x: a batch ``[T, B, *input]``. The first sample's spikes are shown, with the membranes of the neurons
+            whose spikes vary most; rates are averaged over the batch.
+        shape: the input's shape as an image, without time.
     """
     shown = plot.record(net, x)[0]
     figure, axes = new_figure(2, 2)
@@ -44,7 +44,7 @@ def network_figure(path: Path, net: Network, x: Tensor, shape: tuple[int, ...] |
 def events_figure(path: Path, frames: Tensor, title: str = "") -> Path:
     """Draw event frames ``[T, 2, H, W]`` as pictures over time, ON events red and OFF events blue."""
     if frames.dim() != 4 or frames.shape[1] != 2:
-        raise InputError(f"frames must be [T, 2, H, W], got {tuple(frames.shape)}; take one sample first")
+        raise InputError(f"frames must be [T, 2, H, W], got {tuple(frames.shape)}; select one sample first")
     every = math.ceil(len(frames) / MOST_FRAMES)
     steps = range(0, len(frames), every)
     columns = min(len(steps), 6)
@@ -64,7 +64,8 @@ def events_figure(path: Path, frames: Tensor, title: str = "") -> Path:
 def boundary_figure(path: Path, places: Tensor, extent: float, slices: dict[Mode, BoundarySlice]) -> Path:
     """Draw the slices of `ultralif.analysis.boundary_slices` side by side.
 
-    Colours are classes, paler where the margin is small; lines are where two scores cross; grey cells tie.
+    Colours show classes, paler where the margin is small. Two scores cross along the lines and tie in grey
+    cells.
     """
     if not all(bool(cut.margin.isfinite().all()) for cut in slices.values()):
         raise InputError("the scores of the network are NaN or infinite; train it again")

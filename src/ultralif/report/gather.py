@@ -1,4 +1,4 @@
-"""The runs that a report is about: from a store, or from folders of runs."""
+"""Collect the runs for a report from a store or from run folders."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["Entry", "FoundRuns", "differences", "gather", "label_of", "unnamed"]
 
 MOST_NETWORKS = 32
-"""Networks that are kept to put the weights of other runs into them."""
+"""Number of networks kept in memory to be reused for other runs' weights."""
 NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
-"""The fields that have columns of their own."""
+"""The fields that have their own columns."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Entry:
     result: Result
     history: Sequence[Mapping[str, object]] = ()
     learned: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """The constants that its neurons learned: the mean of each layer."""
+    """The constants that its neurons learned, averaged over each layer."""
     weights: str | None = None
-    """SHA-256 of its file of weights."""
+    """SHA-256 of its weight file."""
     folder: Path | None = None
     """None for a run whose folder is not on this machine."""
 
 
 class FoundRuns(NamedTuple):
-    """The runs of a report, each once, with notes for the reader, for example on omitted runs."""
+    """The runs in a report, without duplicates, and notes for the reader, for example on omitted runs."""
 
     entries: list[Entry]
     notes: list[str]
@@ -53,13 +53,13 @@ def gather(
     runs_dir: Path | None = None,
     filters: Mapping[str, object] | None = None,
 ) -> FoundRuns:
-    """Find the runs that are named.
+    """Find the named runs.
 
     Args:
-        sources: names of runs, their folders, or folders that contain runs; empty means every run of the
+        sources: names of runs, their folders, or folders that contain runs; empty means every run in the
             store.
         runs_dir: the store.
-        filters: the ``dataset``, ``neuron`` and so on of the wanted runs; None admits any.
+        filters: the required ``dataset``, ``neuron`` and so on; None matches any value.
     """
     store = Store(runs_dir)
     found: dict[str, Entry] = {}
@@ -94,7 +94,7 @@ def _from_store(store: Store, notes: list[str], filters: Mapping[str, object]) -
     for name in store.names(**filters):
         try:
             yield _entry(store, name, networks)
-        except (Damaged, InputError) as error:  # damaged, or with a neuron that is not known here
+        except (Damaged, InputError) as error:  # damaged, or its neuron is unknown here
             notes.append(f"Left out: run {visible(str(name))}, {visible(str(error))}.")
 
 
@@ -103,14 +103,14 @@ def _entry(store: Store, name: str, networks: "dict[str, nn.Module] | None" = No
     weights = hashlib.sha256(run.contents.file).hexdigest()
     try:
         learned = constants_of(_network(run, {} if networks is None else networks), learned=True)
-    except InputError:  # the network or the data are the user's own, and not part of the run
+    except InputError:  # the network or the data are the user's own, and not stored with the run
         learned = {}
     rounded = {key: [float(f"{value:.5g}") for value in values] for key, values in learned.items()}
     return Entry(run.config, run.result, run.history, rounded, weights, Path(run.result.path))
 
 
 def _network(run: Run, networks: "dict[str, nn.Module]") -> "nn.Module":
-    """Return the trained network of a run; to make one costs more than to put other weights into it."""
+    """Return a run's trained network; reuse an existing one, because building one takes longer."""
     kind = document_id({**run.config.to_dict(), "seed": 0})
     if len(networks) > MOST_NETWORKS:
         networks.clear()
@@ -119,7 +119,7 @@ def _network(run: Run, networks: "dict[str, nn.Module]") -> "nn.Module":
 
 
 def differences(entries: Sequence[Entry]) -> list[dict[str, object]]:
-    """Return, for each run, the fields without a column in which it differs from similar runs."""
+    """Return, for each run, the fields without a column that differ between similar runs."""
     settings = [unnamed(entry.config) for entry in entries]
     groups: dict[tuple[str, str], list[Mapping[str, object]]] = {}
     for entry, own in zip(entries, settings, strict=True):

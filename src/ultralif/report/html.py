@@ -1,4 +1,4 @@
-"""The report for the browser: one file that loads nothing else and runs only its own script."""
+"""The browser report: one self-contained file that runs only its own script."""
 
 import base64
 import hashlib
@@ -55,14 +55,14 @@ def write_report(
 
     Args:
         path: the file.
-        entries: the runs, as `gather` finds them.
-        title: title of the page.
+        entries: the runs, as returned by `gather`.
+        title: page title.
         notes: remarks for the reader.
         inside: number of trained networks whose spikes are shown.
-        samples: number of test samples that are shown.
-        data_dir: searched first for the data.
-        sections: more sections with tables of your own.
-        references: accuracies by dataset, neuron and time steps to draw beside the measured ones.
+        samples: number of test samples to show.
+        data_dir: a folder to search first for the data.
+        sections: additional sections with your own tables.
+        references: accuracies by dataset, neuron and time steps to plot next to the measured ones.
     """
     said = list(notes)
     document = make_document(
@@ -79,9 +79,9 @@ def write_report(
 
 
 def make_page(document: Mapping[str, object], title: str) -> str:
-    """Return the page of a document.
+    """Return a document's page.
 
-    The document is JSON in a block that browsers do not run, and the script writes all of it as text, so
+    The document is JSON in a block that browsers do not execute. The script inserts all of it as text, so
     nothing in it can act as markup.
     """
     script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
@@ -110,7 +110,7 @@ def make_playground() -> str:
 
 
 def _visible(value: object) -> object:
-    """Escape the control characters of all texts: some reverse the direction of the text that follows."""
+    """Escape control characters in all strings, because some of them reverse the text direction."""
     if isinstance(value, str):
         return value if value.isprintable() else "\n".join(map(visible, value.split("\n")))
     if isinstance(value, Mapping):

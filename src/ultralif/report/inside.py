@@ -1,4 +1,4 @@
-"""A look inside a trained network on test samples: spikes, membranes, decisions, boundaries."""
+"""Look inside a trained network on test samples: spikes, membranes, decisions, boundaries."""
 
 import base64
 import math
@@ -23,14 +23,14 @@ __all__ = ["Subject", "choose", "look", "observe", "slices"]
 
 MOST_STEPS, MOST_NEURONS, HELD_STEPS = 60, 64, 10
 MOST_VALUES = 2560
-"""The most steps times neurons of all layers that a sample shows, to keep the page small."""
+"""Largest number of values (steps x neurons, over all layers) shown for a sample, to keep the page small."""
 RESOLUTION = 64
 MARGINS = 7
-"""Number of levels of a margin; level and class together fill one byte."""
+"""The highest margin level; level and class together fit in one byte."""
 
 
 class Subject(NamedTuple):
-    """A trained network and the first batch of its test set, as it was evaluated."""
+    """A trained network and the first batch of its test set, encoded as in the evaluation."""
 
     network: Network
     x: Tensor
@@ -40,7 +40,7 @@ class Subject(NamedTuple):
 
 
 def choose(entries: Sequence[Entry], most: int) -> list[Entry]:
-    """Return runs to show: for every dataset the best network with soft spikes, then the best other one.
+    """Choose runs to show: for each dataset, the best network with soft spikes, then the best binary one.
 
     The second best of both kinds follow, and so on.
     """
@@ -69,7 +69,7 @@ def look(entry: Entry, data_dir: Path | None = None) -> Subject:
         data_dir: a folder to search first for the data.
     """
     if entry.folder is None:
-        raise InputError(f"run {entry.config.id} has no folder here, so its network is not known")
+        raise InputError(f"run {entry.config.id} has no folder here, so its network cannot be loaded")
     network = find_run(entry.folder).network
     if not isinstance(network, Network):
         raise InputError(
@@ -82,9 +82,9 @@ def look(entry: Entry, data_dir: Path | None = None) -> Subject:
 
 
 def observe(subject: Subject, samples: int) -> dict[str, Any]:
-    """Return spikes, membranes and decisions of each mode for samples of different classes, ready for JSON.
+    """Return each mode's spikes, membranes and decisions for samples of different classes, ready for JSON.
 
-    Spikes and membranes are bytes in base64, ``[samples, steps, neurons]``: a spike is ``byte / 255``, a
+    Spikes and membranes are base64-encoded bytes, ``[samples, steps, neurons]``: a spike is ``byte / 255``, a
     membrane ``low + byte / 255 * (high - low)``.
     """
     chosen = _of_different_classes(subject.labels, samples)
@@ -109,7 +109,7 @@ def observe(subject: Subject, samples: int) -> dict[str, Any]:
 
 
 def _of_different_classes(labels: Tensor, count: int) -> list[int]:
-    """Return the first sample of each class, in the order of the test set, and then further samples."""
+    """Return the first sample of each class, in test set order, followed by further samples."""
     first = {int(label): i for i, label in reversed(list(enumerate(labels.tolist())))}
     order = sorted(first.values())
     return (order + [i for i in range(len(labels)) if i not in first.values()])[:count]
@@ -133,7 +133,7 @@ def _layer(shown: plot.Recording, steps: int, neurons: int) -> dict[str, Any]:
 
 
 def _bytes(values: Tensor) -> str:
-    """Return values in [0, 1] as bytes in base64."""
+    """Return values in [0, 1] as base64-encoded bytes."""
     return _encoded((values.clamp(0, 1) * 255).round())
 
 
@@ -142,18 +142,19 @@ def _encoded(values: Tensor) -> str:
 
 
 def _picture(x: Tensor, is_events: bool) -> dict[str, Any]:
-    """Return an input ``[T, *shape]`` as a grey picture: its mean over time, or channels over time."""
+    """Return an input ``[T, *shape]`` as a greyscale picture: its mean over time, or channels over time."""
     side = math.isqrt(x.shape[1])
     if x.dim() == 2 and not is_events and side * side == x.shape[1]:
-        x = x.view(-1, side, side)  # a square image whose rows were joined
+        x = x.view(-1, side, side)  # a flattened square image
     grey = x.float().flatten(0, -3).mean(0) if x.dim() > 2 else x.float().T
     return {"height": grey.shape[0], "width": grey.shape[1], "grey": _bytes(grey / (grey.max() or 1.0))}
 
 
 def slices(subject: Subject) -> dict[str, Any]:
-    """Return the classes in the plane through three samples, each held as its mean over time.
+    """Return the predicted classes in the plane through three samples, each averaged over time.
 
-    A cell is the byte ``8 * class + margin``, the margin from 0 (classes tie) to 7; rows go up.
+    A cell is the byte ``8 * class + margin``, with a margin from 0 (classes tie) to 7. The first row is the
+    bottom one.
     """
     chosen = _of_different_classes(subject.labels, 3)
     held = min(len(subject.x), HELD_STEPS)
@@ -181,7 +182,7 @@ def slices(subject: Subject) -> dict[str, Any]:
 
 
 def look_if_possible(entry: Entry, data_dir: Path | None, notes: list[str]) -> Subject | None:
-    """Return the result of `look`, or add a note that says why there is none."""
+    """Return the result of `look`, or None after adding a note with the reason."""
     try:
         subject = look(entry, data_dir)
         if not all(

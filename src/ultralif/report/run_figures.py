@@ -1,4 +1,4 @@
-"""Figures of runs: accuracy over time steps, and accuracy against spikes."""
+"""Plot runs: accuracy over time steps, and accuracy against spikes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["accuracy_figure", "energy_figure"]
 
 
 class _RunKind(NamedTuple):
-    """A kind of run: everything that runs with other seeds share."""
+    """A kind of run: runs of the same kind differ only in their seed."""
 
     label: str
     dataset: str
@@ -21,7 +21,7 @@ class _RunKind(NamedTuple):
 
 
 def _by_kind(entries: Sequence[Entry]) -> dict[_RunKind, dict[int, Result]]:
-    """Return the finished runs of each kind by seed."""
+    """Return the finished runs by kind and seed."""
     found: dict[_RunKind, dict[int, Result]] = {}
     for entry, apart in zip(entries, differences(entries), strict=True):
         config = entry.config
@@ -32,7 +32,7 @@ def _by_kind(entries: Sequence[Entry]) -> dict[_RunKind, dict[int, Result]]:
 
 
 def accuracy_figure(path: Path, entries: Sequence[Entry]) -> Path:
-    """Draw test accuracy over time steps, a panel for each dataset: means with 95 % intervals over seeds."""
+    """Plot test accuracy over time steps, one panel per dataset: means with 95 % intervals over seeds."""
     kinds = _by_kind(entries)
     datasets = list(dict.fromkeys(kind.dataset for kind in kinds))
     figure, axes = new_figure(len(datasets), width=3.4)
@@ -55,7 +55,7 @@ def accuracy_figure(path: Path, entries: Sequence[Entry]) -> Path:
 
 
 def energy_figure(path: Path, entries: Sequence[Entry], dataset: str) -> Path:
-    """Draw test accuracy against T times spike rate, a panel for each T; each point is a kind of run."""
+    """Plot test accuracy against T times spike rate, one panel per T; each point is a kind of run."""
     here = {kind: runs for kind, runs in _by_kind(entries).items() if kind.dataset == dataset}
     times = sorted({kind.timesteps for kind in here})
     figure, axes = new_figure(len(times), height=3.4)
@@ -70,7 +70,7 @@ def energy_figure(path: Path, entries: Sequence[Entry], dataset: str) -> Path:
 
 
 def _mean(runs: Mapping[int, Result], name: str) -> tuple[float, float] | None:
-    """Return the mean of a measure over seeds, in the mode of training, and half its interval."""
+    """Return a metric's mean over seeds, in the training mode, and the half width of its interval."""
     values = {seed: value for seed, run in runs.items() if (value := getattr(run.own, name)) is not None}
     found = interval(values)
     return None if found is None else (found.mean, found.half or 0.0)

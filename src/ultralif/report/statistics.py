@@ -1,4 +1,4 @@
-"""The mean of some values with its 95 % interval, by Student's t. Needs no torch."""
+"""Means with 95 % confidence intervals by Student's t. Does not need torch."""
 
 import math
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ __all__ = ["Interval", "interval", "probability_within", "quantile"]
 LEVEL = 0.95
 """Confidence level of every interval."""
 MOST_FREEDOM = 1000
-"""Degrees of freedom beyond which Student's distribution is the normal one."""
+"""Limit on the degrees of freedom, at which Student's distribution is practically normal."""
 
 
 class Interval(NamedTuple):
-    """A mean with the half width of its 95 % interval; the width is None for a single value."""
+    """A mean and the half width of its 95 % interval, which is None for a single value."""
 
     mean: float
     half: float | None
@@ -28,7 +28,7 @@ class Interval(NamedTuple):
 
     @property
     def signed(self) -> str:
-        """The same as text, with the sign of a difference."""
+        """The interval as text, with an explicit sign, for differences."""
         return f"{self.mean:+.2f}{self._width}"
 
     @property
@@ -47,11 +47,11 @@ class Interval(NamedTuple):
 
 
 def interval(by_seed: Mapping[int, float], over_images: float = 0.0) -> Interval | None:
-    """Return mean and 95 % interval by Student's t; None without values.
+    """Return the mean and the 95 % interval by Student's t, or None if there are no values.
 
     Args:
         by_seed: the values.
-        over_images: the variance that a choice of other test samples would add to their mean.
+        over_images: the additional variance of the mean due to the choice of test samples.
 
     Example:
         >>> print(interval({42: 1.0, 43: 2.0, 44: 3.0}))
@@ -79,7 +79,7 @@ def interval(by_seed: Mapping[int, float], over_images: float = 0.0) -> Interval
 
 @cache
 def quantile(freedom: int, level: float = LEVEL) -> float:
-    """Return the t that Student's variable stays within with a given probability, by bisection."""
+    """Return the t for which Student's variable is within ±t with the given probability, by bisection."""
     low, high = 0.0, 1.0
     while probability_within(high, freedom) < level:
         high *= 2

@@ -1,4 +1,4 @@
-"""Runs as a table for a paper: a row for each kind of run, with the mean and the interval over its seeds."""
+"""Summarise runs as a table for a paper: one row per kind of run, with mean and interval over seeds."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,17 +15,17 @@ from ultralif.training.result import Result
 __all__ = ["BY", "summarize"]
 
 BY = ("dataset", "neuron", "timesteps", "sparsity")
-"""The default settings by which runs are grouped into rows."""
+"""The settings by which runs are grouped into rows by default."""
 LONG = {"T": "timesteps", "lambda": "sparsity"}
-"""Other names of settings that tables use."""
+"""The names that tables use for some settings."""
 
 
 def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
-    """Return mean and 95 % interval over seeds of each kind of run, as trained and in every mode.
+    """Return the mean and 95 % interval over seeds for each kind of run, as trained and in every mode.
 
     Args:
-        results: the runs; those that diverged are left out, with a note.
-        by: settings of a run, such as neuron, timesteps, hidden or eps: runs that agree in them share a row.
+        results: the runs; diverged runs are omitted, with a note.
+        by: settings of a run, such as neuron, timesteps, hidden or eps. Runs with equal settings share a row.
     """
     given = {name for result in results for name in result.config.get("neuron_options", {})}
     known = sorted({*(each.name for each in fields(RunConfig)), *LONG, *given} - {"seed", "neuron_options"})
@@ -56,15 +56,16 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
     notes = []
     if rows:
         notes.append(
-            "Accuracy and rate as trained, then the same weights in each mode; ±: 95 % interval over seeds."
+            "Accuracy and rate as trained, then the accuracy of the same weights in each mode; ±: 95 % "
+            "interval over seeds."
         )
     if len(done) < len(results):
-        notes.append(f"{len(results) - len(done)} that diverged are left out.")
+        notes.append(f"{len(results) - len(done)} diverged runs are omitted.")
     mixed = sorted({name for group in groups.values() for name in _differing(group)})
     if mixed:
         notes.append(
-            f"Some rows mix runs that differ in {', '.join(mixed)}, so they have no interval; add it to --by "
-            "or filter."
+            f"Some rows mix runs that differ in {', '.join(mixed)}, so they have no interval; add these "
+            "settings to --by, or filter the runs."
         )
     datasets = sorted({result.dataset_title for result in done})
     on = f" on {datasets[0]}" if len(datasets) == 1 else ""
@@ -72,7 +73,7 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
 
 
 def _titles(results: Iterable[Result]) -> dict[str, str]:
-    """Return readable names of the user's own data and networks, where they tell these apart."""
+    """Return readable names for the user's own data and networks, if the names are unique."""
     named = {result.dataset: result.dataset_title for result in results}
     named |= {str(one.config.get("model")): str(one.environment.get("model")) for one in results}
     count = Counter(named.values())
@@ -80,7 +81,7 @@ def _titles(results: Iterable[Result]) -> dict[str, str]:
 
 
 def _settings(result: Result) -> dict[str, object]:
-    """Return the settings of a run by name."""
+    """Return a run's settings by name."""
     config = dict(result.config)
     options = config.pop("neuron_options", {})
     named = {name: getattr(result, name) for name in BY}
@@ -88,7 +89,7 @@ def _settings(result: Result) -> dict[str, object]:
 
 
 def _differing(group: Sequence[Result]) -> set[str]:
-    """Return the settings other than the seed in which the runs of a group differ."""
+    """Return the settings, other than the seed, in which a group's runs differ."""
     settings = [_settings(result) for result in group]
     names = {name for each in settings for name in each} - {"seed", "schema"}
     return {name for name in names if len({_text(each.get(name)) for each in settings}) > 1}

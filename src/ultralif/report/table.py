@@ -1,4 +1,4 @@
-"""A table as text, and its forms in Markdown, CSV and LaTeX. Needs no torch."""
+"""Text tables, and their conversion to Markdown, CSV and LaTeX. Does not need torch."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ __all__ = ["Table", "to_csv", "to_latex", "to_markdown"]
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text: columns, rows, and notes for the reader."""
+    """A table of text cells, with notes for the reader."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return a table as a LaTeX float with the rules of booktabs."""
+    """Return a table as a LaTeX float with booktabs rules."""
     lines = [
         r"\begin{table}[h]",
         rf"\caption{{{_escape(table.title)}}}",

@@ -1,4 +1,4 @@
-// The classes of a network in the plane through three samples, once for each kind of spikes.
+// A network's classes in the plane through three samples, once for each spike mode.
 
 function boundaries(host, networks, runs) {
   perNetwork(host, networks, runs, (box, { slices }) => {
@@ -8,7 +8,7 @@ function boundaries(host, networks, runs) {
       h(
         "p",
         { class: "quiet" },
-        `The plane goes through the mean input of three test samples (circles), held for ${slices.steps} ${slices.steps === 1 ? "step" : "steps"}. A colour is a class, pale where the best two scores are near each other.`,
+        `The plane goes through the mean input of three test samples (circles), held for ${slices.steps} ${slices.steps === 1 ? "step" : "steps"}. Colours show classes, paler where the two best scores are close.`,
       ),
     );
   });

@@ -1,4 +1,4 @@
-// One kind of chart: points with intervals, joined or not, on two axes, told apart by hover and by keyboard.
+// A chart of points with intervals, joined or not, on two axes. Points are identified by hover and by keyboard.
 
 const MARGIN = { top: 12, right: 12, bottom: 38, left: 56 };
 const DASHES = { solid: null, dashed: "6 4", dotted: "2 3", dashdot: "7 3 2 3" };
@@ -52,7 +52,7 @@ function chart(host, spec) {
   host.append(frame);
   const shown = spec.series.filter((one) => one.points.length);
   if (!shown.length) {
-    frame.append(h("p", { class: "empty" }, "Nothing to draw for this choice."));
+    frame.append(h("p", { class: "empty" }, "Nothing to plot for this selection."));
     return;
   }
   onWidth(frame, (width) => {
@@ -102,14 +102,14 @@ function drawChart(shown, spec, width) {
   const slots = shown.filter((one) => !one.hollow).length || 1;
   let slot = -1;
   for (const one of shown) {
-    slot += one.hollow ? 0 : 1; // a hollow series is drawn with the one before it
+    slot += one.hollow ? 0 : 1; // a hollow series is drawn at the position of the one before it
     const shift = spec.x.categories ? ((slot + 0.5) / slots - 0.5) * Math.min(x.step * 0.7, 90) : 0;
     places.push(...drawSeries(svg, one, x, y, shift, spec));
   }
   return { svg, places };
 }
 
-// The ends of a point's interval, within what is possible: an accuracy is from 0 to 100.
+// The ends of a point's interval, clipped to the possible range: an accuracy is between 0 and 100.
 const ends = (p, { y: { possible: [least, most] = [-Infinity, Infinity] } }) => [
   Math.max(p.y - (p.half ?? 0), least),
   Math.min(p.y + (p.half ?? 0), most),

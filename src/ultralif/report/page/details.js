@@ -1,4 +1,4 @@
-// The table of runs, and how each number was made.
+// The table of runs, and how each result was obtained.
 
 function runColumns(data) {
   const number = (name, key, digits, title) => ({
@@ -45,7 +45,7 @@ function runColumns(data) {
     },
     {
       name: "nJ",
-      title: "Energy of the counted synaptic operations of a sample, with binary spikes",
+      title: "Energy of the synaptic operations per sample, with binary spikes",
       numeric: true,
       value: (run) => run.nanojoules_hard,
       text: (run) => fixed(1)(run.nanojoules_hard),
@@ -68,7 +68,7 @@ function commandOf(run) {
   return ["ultralif train", ...own.map(([name, value]) => `--${name} ${value}`), ...run.rest.flags].join(" ");
 }
 
-// The origin of a run, as pairs of a name and a text.
+// A run's provenance, as pairs of a name and a text.
 function madeOf(run) {
   const modes = Object.keys(MODES).filter((mode) => mode !== "own" && at(run, "accuracy", mode) !== null);
   const constants = Object.entries(run.learned ?? {}).map(
@@ -76,7 +76,7 @@ function madeOf(run) {
   );
   return [
     ["command", h("code", {}, commandOf(run))],
-    ["config, where it is not the default", run.rest.text || "all default"],
+    ["config, where it differs from the defaults", run.rest.text || "all default"],
     ["the number", `accuracy on the whole test set after the last of ${run.epochs} epochs, never the best one`],
     ...modes.map((mode) => [MODES[mode], measured(run, mode)]),
     ["break-even with an int8 network", breakEven(run)],
@@ -89,7 +89,7 @@ function madeOf(run) {
 
 function measured(run, mode) {
   const [macs, acs] = ["macs", "acs"].map((kind) => spell(at(run, kind, mode), 0));
-  const operations = `${macs} multiplications and ${acs} additions a sample`;
+  const operations = `${macs} multiplications and ${acs} additions per sample`;
   const int8 = at(run, "int8", mode) ? `, ${fixed(1)(at(run, "int8", mode))} nJ in int8 with memory` : "";
   return `${fixed(2)(at(run, "accuracy", mode))} %, spike rate ${fixed(4)(at(run, "rate", mode))}, ${operations}${int8}`;
 }

@@ -1,4 +1,4 @@
-// Elements without markup: text is always text, whatever it holds.
+// Create elements without parsing markup: text is always inserted as text.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,7 +17,7 @@ const h = (tag, attributes = {}, ...children) => fill(document.createElement(tag
 const s = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 const find = (id) => document.getElementById(id);
 
-// A number for people: a few digits, a real minus sign, nothing for nothing.
+// Format a number for reading: a few digits, a real minus sign, and nothing for a missing value.
 function spell(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(value);
@@ -31,7 +31,7 @@ const fixed = (digits) => (value) =>
 
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 
-// Half the width of the 95 % interval of a mean, by Student's t.
+// The half width of a mean's 95 % interval, by Student's t.
 function halfWidth(values) {
   if (values.length < 2) return null;
   const quantiles = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];

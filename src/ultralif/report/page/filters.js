@@ -1,4 +1,4 @@
-// The choice of runs: by dataset, time steps, penalty and neuron, and by any text of theirs.
+// Filters for runs: by dataset, time steps, penalty and neuron, and by free text.
 
 const FILTERS = { dataset: "Dataset", timesteps: "T", sparsity: "λ" };
 
@@ -12,7 +12,7 @@ function passes(run, state) {
   return chosen && !state.off.has(run.neuron) && textOf(run).includes(state.text);
 }
 
-// A select of the values that there are; nothing where there is no choice.
+// A select with the existing values, or nothing if there is only one.
 function filterSelect(key, runs, changed) {
   const values = unique(runs.map((run) => run[key]));
   values.sort((a, b) => String(a).localeCompare(String(b), "en", { numeric: true }));
@@ -30,7 +30,7 @@ function neuronChip(neuron, color, changed) {
   return chip;
 }
 
-// Call changed(runs) at first and after every change.
+// Call changed(runs) initially and after every change.
 function filters(host, data, runs, changed) {
   const state = { text: "", off: new Set() };
   const count = h("output", { class: "quiet", "aria-live": "polite" });

@@ -1,5 +1,5 @@
-// The neurons of `ultralif.functional`, one step at a time, with exact derivatives by dual numbers.
-// A number x that depends on the strength of the input is a pair: its value and its derivative.
+// The neurons in `ultralif.functional`, one step at a time, with exact derivatives by dual numbers.
+// A number x that depends on the input strength is a pair: its value and its derivative.
 
 const formulas = (() => {
   function sigmoid(z) {
@@ -7,7 +7,7 @@ const formulas = (() => {
     return z >= 0 ? 1 / (1 + small) : small / (1 + small);
   }
 
-  // L_eps(x_1 ... x_n), and its derivative, the mean of theirs weighted by softmax(x / eps).
+  // L_eps(x_1 ... x_n), and its derivative: the mean of the terms' derivatives, weighted by softmax(x / eps).
   function softMax(terms, eps) {
     const top = Math.max(...terms.map((x) => x[0]));
     const weights = terms.map((x) => Math.exp((x[0] - top) / eps));
@@ -16,7 +16,7 @@ const formulas = (() => {
     return [top + eps * Math.log(total), slope];
   }
 
-  // The maximum; where several terms are equal, each has the same part in the derivative.
+  // The maximum; if several terms tie, they contribute equally to the derivative.
   function hardMax(terms) {
     const top = Math.max(...terms.map((x) => x[0]));
     const best = terms.filter((x) => x[0] === top);
@@ -28,7 +28,7 @@ const formulas = (() => {
     return [s, (s * (1 - s)) / eps];
   }
 
-  // Spike and membrane after reset to 0. Outside of soft mode the reset is not differentiated.
+  // The spike, and the membrane after a reset to 0. Outside soft mode, the reset is not differentiated.
   function fire(membrane, { threshold, eps, mode }) {
     const [soft, slope] = softSpike(membrane[0], threshold, eps);
     const dspike = slope * membrane[1];
@@ -61,8 +61,8 @@ const formulas = (() => {
     return { membrane, spike, v: [membrane[0] * (1 - spike[0]), membrane[1] * (1 - spike[0])] };
   }
 
-  // Run a neuron from rest on strength * shape[t]; derivatives are for the strength. UltraDLIF is on a ring
-  // whose other neurons get no input; the answer is that of the driven one, and all membranes.
+  // Run a neuron from rest on strength * shape[t]; derivatives are with respect to the strength. UltraDLIF is
+  // on a ring whose other neurons get no input; return the results of the driven neuron, and all membranes.
   function run(neuron, shape, strength, options) {
     const drive = shape.map((x) => [strength * x, x]);
     const out = { membrane: [], spike: [], v: [], dmembrane: [], dspike: [], ring: [] };

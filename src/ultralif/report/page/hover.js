@@ -1,6 +1,6 @@
-// Values of a chart: of a point, by pointer or keys, and of all points as a table.
+// Show a chart's values: for one point by pointer or keys, and for all points as a table.
 
-// Show the nearest point under the pointer, or the next one by the arrow keys.
+// Show the point nearest to the pointer, or the next one for an arrow key.
 function hover(svg, places, tip, frame) {
   const ring = s("circle", { r: 7, class: "ring", visibility: "hidden" });
   svg.append(ring);
@@ -40,7 +40,7 @@ function hover(svg, places, tip, frame) {
   };
   svg.addEventListener("pointermove", point);
   svg.addEventListener("pointerdown", point);
-  svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hide()); // a finger leaves at once
+  svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hide()); // a finger leaves immediately
   svg.addEventListener("blur", hide);
   svg.addEventListener("keydown", (event) => {
     const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
@@ -51,7 +51,7 @@ function hover(svg, places, tip, frame) {
   });
 }
 
-// The same numbers as a table, made when it is opened.
+// The same numbers as a table, built when it is opened.
 function numbers(shown, spec) {
   const details = h(
     "details",

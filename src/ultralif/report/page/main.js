@@ -1,4 +1,4 @@
-// Fills the sections of the page; one without anything to show is taken out.
+// Fill the sections of the page, and remove those that have nothing to show.
 
 const data = JSON.parse(find("data").textContent);
 
@@ -8,7 +8,7 @@ function fillSection(id, draw, there = true) {
   document.querySelector(`nav a[href="#${id}"]`).parentElement.remove();
 }
 
-// A plot with choices of its own, [key, label, options]: returns what draws it for the runs that are shown.
+// A plot with its own choices, [key, label, options]: return the function that draws it for the shown runs.
 function plotWith(host, choices, draw) {
   const box = h("div");
   let runs = [];
@@ -39,13 +39,13 @@ function summary(runs) {
   return [many(runs.length, "run"), ...kinds].join(", ") + ".";
 }
 
-// Table and plots that follow the choice of runs.
+// The table and the plots that depend on the selected runs.
 function fillRuns(runs) {
   const followers = [];
   const follow = (host, choices, draw) => followers.push(plotWith(host, choices, draw));
   const spikes = ["mode", "Spikes", Object.entries(MODES)];
   const some = withoutVariants(runs).length < runs.length;
-  const variants = some ? [["variants", "Variants", Object.entries({ no: "left out", yes: "shown" })]] : [];
+  const variants = some ? [["variants", "Variants", Object.entries({ no: "hidden", yes: "shown" })]] : [];
   const wanted = (shown, state) => (state.variants === "no" ? withoutVariants(shown) : shown);
   const bar = h("div");
   fillSection("runs", (body) => {

@@ -1,4 +1,4 @@
-// Pictures from bytes, on canvases, and the colours of classes.
+// Draw images from bytes on canvases, and choose the colours of classes.
 
 const hue = (index) =>
   `hsl(${(205 + index * 137.508) % 360} ${index % 3 === 1 ? 45 : 70}% ${[58, 70, 46][index % 3]}%)`;

@@ -11,13 +11,13 @@ const STRIPS = [
   { key: "dspike", label: "∂ spike / ∂ input", height: 72 },
 ];
 
-// A panel draws itself when called with the state; hovering tells all panels which step is read.
+// A panel draws itself when called with the state; hovering selects the same step in all panels.
 function player(neuron, color, point) {
   const reading = h("output", { class: "reading" });
   const strips = STRIPS.map((strip) => ({ ...strip, node: h("div") }));
   const body = h(
     "div",
-    { tabindex: "0", role: "group", "aria-label": `${neuron} over time. Arrow keys read its steps.` },
+    { tabindex: "0", role: "group", "aria-label": `${neuron} over time. Use the arrow keys to read its steps.` },
     strips.map((strip) => strip.node),
   );
   const node = h(

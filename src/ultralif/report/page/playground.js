@@ -1,4 +1,4 @@
-// The neurons, live: one input, three neurons, and what every constant does to them.
+// An interactive view of the neurons: one input, three neurons, and the effect of each constant.
 
 const STEPS = 40;
 const PULSES = { 3: 0.45, 4: 0.45, 5: 0.45, 12: 0.9, 13: 0.9, 22: 1.8, 30: 0.6 };
@@ -55,9 +55,9 @@ function playground(host, data) {
 }
 
 const ABOUT =
-  "Bars in the first strip are the input, lines the membrane before reset, dots its max-plus limit. " +
-  "Gradients are exact derivatives of each spike for the strength of the whole input; LIF's follow its " +
-  "surrogate, and binary Ultra spikes those of the soft spike.";
+  "Bars in the first strip show the input, lines the membrane before reset, and dots its max-plus limit. " +
+  "Gradients are exact derivatives of each spike with respect to the strength of the whole input. LIF uses " +
+  "its surrogate gradient, and binary Ultra spikes use the gradient of the soft spike.";
 
 function slider(key, spec, changed) {
   const [to, from] = spec.log ? [Math.log10, (x) => 10 ** x] : [(x) => x, (x) => x];
@@ -81,7 +81,7 @@ function slider(key, spec, changed) {
   return { node, input, read };
 }
 
-// Move eps down in two seconds; at once for those who want no motion.
+// Lower eps within two seconds, or immediately if the user prefers reduced motion.
 function coolDown({ input }) {
   const set = (value) => {
     input.value = value;

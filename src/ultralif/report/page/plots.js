@@ -1,4 +1,4 @@
-// The plots of the runs, a panel for each dataset.
+// The plots of the runs, with one panel for each dataset.
 
 const QUANTITIES = {
   eps: "temperature eps",
@@ -10,7 +10,7 @@ const QUANTITIES = {
 const MOST_LINES = 80;
 const ACCURACY = { label: "test accuracy %", possible: [0, 100] };
 
-// Some entries of a list, evenly spaced, at most the given number.
+// At most the given number of entries of a list, evenly spaced.
 const evenly = (list, most) =>
   list.length <= most ? list : Array.from({ length: most }, (_, i) => list[Math.floor((i * list.length) / most)]);
 
@@ -27,7 +27,7 @@ function panels(host, runs, draw) {
     grid.append(panel);
     draw(panel, dataset, of);
   }
-  if (!runs.length) grid.append(h("p", { class: "empty" }, "No runs for this choice."));
+  if (!runs.length) grid.append(h("p", { class: "empty" }, "No runs match this selection."));
 }
 
 function accuracyPlot(host, data, runs, mode, withPublished) {
@@ -103,14 +103,14 @@ function energyPlot(host, data, runs, mode, measure) {
   });
 }
 
-// A history keeps a few of the epochs; a single value is the same in all of them.
+// A history contains only some epochs; a single value applies to all of them.
 function historyOf(data, run, quantity) {
   const values = data.history[quantity][run.index];
   const epochs = data.history.grids[data.history.grid[run.index]];
   return values ? epochs.map((epoch, i) => [epoch, values.length === 1 ? values[0] : values[i]]) : [];
 }
 
-// A line for every run, or for some of them where there are too many.
+// One line for each run, or for a selection if there are too many.
 function epochsPlot(host, data, runs, quantity) {
   const known = runs.filter((run) => historyOf(data, run, quantity).length);
   const line = (run) => ({

@@ -1,4 +1,4 @@
-// Which neurons fire when; pointer and arrow keys choose one of them.
+// Show which neurons fire when; the pointer or the arrow keys select one of them.
 
 const RASTER = { row: 5, left: 34, bottom: 30 };
 

@@ -1,4 +1,4 @@
-// The runs: what they are, and the best of them.
+// The runs, their labels, and the best of them.
 
 const MODES = { own: "as trained", soft: "soft", hard: "hard (binary)", tropical: "tropical (binary)" };
 
@@ -13,13 +13,13 @@ function readRuns(data) {
       run.label = run.neuron + (run.varies ? ` · ${run.varies}` : "");
       return run;
     })
-    .sort((a, b) => rankOf(data, a) - rankOf(data, b)); // stable: the newest stay first among runs of a neuron
+    .sort((a, b) => rankOf(data, a) - rankOf(data, b)); // stable: among a neuron's runs, the newest stay first
 }
 
 const rankOf = (data, run) => (Object.keys(data.styles).indexOf(run.neuron) + 100) % 100;
 
 const at = (run, quantity, mode) => run[`${quantity}_${mode === "own" ? run.mode : mode}`] ?? null;
-// The runs without those that are variants of others: the same neuron on the same data with other options.
+// The runs without variants, which have the same neuron and data as another run, but other options.
 function withoutVariants(runs) {
   const kind = (run) => JSON.stringify([run.dataset, run.neuron]);
   const plain = new Set(runs.filter((run) => !run.varies).map(kind));
@@ -30,7 +30,7 @@ const byDataset = (runs) => [...groupBy(runs, (run) => run.dataset)].sort(([a], 
 const styleOf = (data, run) => data.styles[run.neuron] ?? ["#009E73", "dashdot", "o"];
 const asStyle = ([color, line, marker]) => ({ color, line, marker });
 
-// The networks of a dataset with the best mean over seeds; a single run is no better for its luck.
+// A dataset's networks with the best mean over seeds, so that a single lucky run does not win.
 function bestOf(runs, mode) {
   const groups = [
     ...groupBy(

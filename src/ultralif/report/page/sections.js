@@ -1,4 +1,4 @@
-// Sections of whoever made the report: tables, and verdicts with a filter.
+// Additional sections from the report's author: tables, and verdicts with a filter.
 
 function addSection(section, index) {
   const id = `section-${index}`;
@@ -15,7 +15,7 @@ function addSection(section, index) {
   }
 }
 
-// A table that is made when it is first opened.
+// A table that is built when it is first opened.
 function foldedTable(host, table, open) {
   const box = h("details", { class: "table", open }, h("summary", {}, table.title));
   host.append(box);
@@ -42,7 +42,7 @@ function columnsOf(table) {
   });
 }
 
-// The number a cell begins with, as "96.52 ± 0.11" does.
+// The number at the start of a cell such as "96.52 ± 0.11".
 function leading(text) {
   const found = /^[+-]?\d+(\.\d+)?/.exec(text);
   return found ? Number(found[0]) : null;

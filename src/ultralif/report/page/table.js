@@ -1,4 +1,4 @@
-// Tables that sort by any column; rows beyond a page wait behind a button.
+// Tables that can be sorted by any column; a button shows the rows beyond the first page.
 
 const PAGE = 100;
 
@@ -46,7 +46,7 @@ function dataTable(host, { caption, columns, rows, details, sort }) {
     const keyed = rows.map((row, i) => [value(row), i, row]);
     keyed.sort(([a, i], [b, j]) => {
       const [noA, noB] = [a === null || a === undefined, b === null || b === undefined];
-      if (noA || noB) return noA - noB || i - j; // what is missing stays below, either way
+      if (noA || noB) return noA - noB || i - j; // missing values stay at the bottom in either order
       const compared =
         typeof a === "number" && typeof b === "number"
           ? a - b
@@ -64,7 +64,7 @@ function dataTable(host, { caption, columns, rows, details, sort }) {
     const shown = sorted().slice(0, limit);
     body.replaceChildren(...shown.map(rowOf));
     if (!shown.length)
-      body.append(h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, "No rows for this choice.")));
+      body.append(h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, "No rows match this selection.")));
     more.hidden = rows.length <= PAGE;
     more.textContent = limit === PAGE ? `Show all ${rows.length} rows` : `Show the first ${PAGE} rows`;
   }

@@ -1,10 +1,10 @@
-// A trained network on a sample: which neurons fire when, and the membrane of one of them.
+// A trained network's response to a sample: which neurons fire when, and the membrane of one neuron.
 
 function networkName(run) {
   return `${run.label} on ${run.dataset}, T = ${run.timesteps}, seed ${run.seed}`;
 }
 
-// A part of the page that follows a choice of network.
+// A part of the page that depends on the selected network.
 function perNetwork(host, networks, runs, draw) {
   const byId = new Map(runs.map((run) => [run.id, run]));
   const box = h("div");
@@ -85,7 +85,7 @@ function drawSample(host, observed, state) {
       h(
         "figcaption",
         {},
-        `Class ${label}. The network says ${answer}`,
+        `Class ${label}. The network predicts ${answer}`,
         h("span", { class: right ? "good" : "bad" }, right ? ", right." : ", wrong."),
       ),
     ),
@@ -112,7 +112,7 @@ function drawTrace({ layer, spikes, membrane, steps, state, traceBox, rates }) {
     h(
       "p",
       { class: "quiet", role: "status" },
-      `Neuron ${state.neuron}: spike rate ${rates[state.neuron].toFixed(2)}. Point at a row above for another.`,
+      `Neuron ${state.neuron}: spike rate ${rates[state.neuron].toFixed(2)}. Point at a row above to select another neuron.`,
     ),
   );
   chart(traceBox, {
