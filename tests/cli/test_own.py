@@ -93,7 +93,7 @@ def test_a_run_of_ones_own_is_trained_stored_and_evaluated(
         (["--dataset", "none.npz"], "does not exist"),
         (["--dataset", "mine.py:none"], "no class or function 'none'"),
         (["--neuron", "mine.py:Net"], "derived from ultralif.Neuron"),
-        (["--model", "other.py:Net"], "no file other.py"),
+        (["--model", "other.py:Net"], "file other.py does not exist"),
     ],
 )
 def test_a_path_that_leads_nowhere(

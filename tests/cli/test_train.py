@@ -60,7 +60,7 @@ def test_a_finished_run_is_only_shown(ultralif: Commands) -> None:
     first = ultralif("train", *QUICK)
     again = ultralif("train", *QUICK)
     assert again.out == first.out
-    assert again.err.count("\n") == 1 and "finished already" in again.err and "--again" in again.err
+    assert again.err.count("\n") == 1 and "already finished" in again.err and "--again" in again.err
 
 
 def test_what_a_command_would_do(ultralif: Commands) -> None:
@@ -83,11 +83,11 @@ def test_what_a_command_would_do(ultralif: Commands) -> None:
         (("--learning_rate_", "3"), ("did you mean --learning-rate?",)),
         (("--neuron", "UltraLFI"), ("'UltraLFI'", "did you mean UltraLIF?")),
         (("--dataset", "minst"), ("'minst'", "did you mean mnist?")),
-        (("--eps", "abc"), ("--eps takes a number, got 'abc'",)),
-        (("--timesteps", "1.5"), ("--timesteps takes a whole number, got '1.5'",)),
-        (("--anneal", "1"), ("--anneal takes 2 numbers",)),
+        (("--eps", "abc"), ("--eps expects a number, got 'abc'",)),
+        (("--timesteps", "1.5"), ("--timesteps expects a whole number, got '1.5'",)),
+        (("--anneal", "1"), ("--anneal expects 2 numbers",)),
         (("--hidden",), ("--hidden needs a value",)),
-        (("--hidden", "a"), ("--hidden takes whole numbers, got 'a'",)),
+        (("--hidden", "a"), ("--hidden expects whole numbers, got 'a'",)),
         (("--epochs", "0"), ("epochs must be from 1",)),
         (("--precision", "float16"), ("--precision must be one of float32",)),
         (("--learning-rate", "nan"), ("learning_rate must be a finite number",)),
@@ -156,7 +156,7 @@ class TestConfigFile:
         [
             ("a.toml", "neuron = LIF", "a.toml is not valid"),
             ("a.json", "{", "a.json is not valid"),
-            ("a.json", "[]", "must hold fields of a run, got list"),
+            ("a.json", "[]", "must contain config fields, got list"),
             ("a.json", "[" * 100_000, "a.json is not valid"),
             ("a.toml", "nueron = 'LIF'", "did you mean 'neuron'?"),
             ("a.toml", "epochs = 'many'", "epochs must be a whole number"),
@@ -174,7 +174,7 @@ def test_a_run_that_diverges_is_shown_and_fails(ultralif: Commands) -> None:
         "train", *QUICK, "--neuron", "AdaLIF", "--adapt-strength", "1e38", "--timesteps", "9", "--quiet"
     )
     assert said.code == 1
-    assert "the loss diverged; these are the numbers after epoch 0" in said.out
+    assert "the loss diverged; these are the results after epoch 0" in said.out
     lines = said.err.splitlines()
     assert "AdaLIF" in lines[0] and "diverged in epoch 1" in lines[0]
     assert lines[-1].startswith("ultralif: AdaLIF") and "--learning-rate" in lines[-1]

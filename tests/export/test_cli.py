@@ -90,7 +90,7 @@ def test_to_nir_by_approximation(run, inputs, tmp_path, capsys):
     assert export(folder, "--to", "nir", "--out", tmp_path / "a") == 2
     assert "allow an approximation" in capsys.readouterr().err
     assert export(folder, "--to", "nir", "--out", tmp_path / "a", "--approximate") == 2
-    assert "there is none here; pass --inputs" in capsys.readouterr().err
+    assert "not available; pass" in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
     arguments = ("--approximate", "--inputs", inputs, "--json")
     assert export(folder, "--to", "nir", "--out", tmp_path / "a", *arguments) == 0
@@ -126,8 +126,8 @@ def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path, capsys):
         (folder, "--to", "c", "--timesteps", 0): "--timesteps must be 1 or more",
         (folder, "--to", "c", "--inputs", tmp_path / "text.npy"): "not a .npy file",
         (folder, "--to", "c", "--inputs", tmp_path / "none.npy"): "does not exist",
-        (folder, "--to", "c", "--inputs", tmp_path / "floats.npy"): "must hold whole numbers",
-        (folder, "--to", "c", "--inputs", tmp_path / "narrow.npy"): "must hold whole numbers",
+        (folder, "--to", "c", "--inputs", tmp_path / "floats.npy"): "must contain whole numbers",
+        (folder, "--to", "c", "--inputs", tmp_path / "narrow.npy"): "must contain whole numbers",
         (folder, "--to", "nir", "--bits", 16): "--bits is for --to c",
         (folder, "--to", "onnx", "--approximate"): "--approximate is for --to nir",
         (folder, "--to", "paper"): "paper",
@@ -150,7 +150,7 @@ def test_weights_out_of_range(run, tmp_path, capsys):
 
 def test_a_folder_in_use_is_left_alone(run, tmp_path, capsys):
     assert export(run(), "--to", "nir", "--out", tmp_path) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_damaged_weights(run, tmp_path, capsys):

@@ -18,20 +18,20 @@ from ultralif.names import similar
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: dict[str, str] = {
-    "train": "train one network; without arguments on built-in data",
+    "train": "train one network, by default on built-in data",
     "eval": "evaluate a run again, in the modes soft, hard and tropical",
     "sweep": "train a grid of networks, many at a time",
-    "report": "runs as one page for the browser, and as figures",
-    "neurons": "the neurons, and the options of one",
-    "models": "trained networks that come with the library",
+    "report": "show runs in an HTML page or as figures",
+    "neurons": "list the neurons, or show the options of one",
+    "models": "list, show and fetch pretrained networks",
     "runs": "list, show, compare, remove and export runs",
-    "export": "take a trained network to C, NIR, ONNX or torch.export",
+    "export": "convert a trained network to C, NIR, ONNX or torch.export",
     "data": "list, fetch, check and show datasets",
     "analyze": "regions, volumes, pruning and decision boundaries of a network",
-    "bench": "time a layer of neurons beside other libraries and a copy",
-    "completion": "let a shell complete commands and flags",
+    "bench": "time a layer of neurons against other libraries and a plain copy",
+    "completion": "print a shell script that completes commands and flags",
 }
-"""Every command with its description; ``ultralif.cli.<command>`` has its functions."""
+"""Every command with its description; ``ultralif.cli.<command>`` implements it."""
 
 EXAMPLES: dict[str, str] = {
     "ultralif train": "a first network, in half a minute",
@@ -43,7 +43,7 @@ EXAMPLES: dict[str, str] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code: 0 done, 1 the job failed, 2 bad input."""
+    """Run the command line and return its exit code: 0 for success, 1 if the job failed, 2 for bad input."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # escape characters that an old terminal cannot show
             stream.reconfigure(errors="backslashreplace")
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _run(list(sys.argv[1:] if argv is None else argv))
         if sys.stdout is not None:  # standard output may be closed
             sys.stdout.flush()
-        if argv is None:  # an exception while the interpreter ends would be printed
+        if argv is None:  # an exception during interpreter shutdown would be printed
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         return code
     except KeyboardInterrupt:
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:
         if signal.getsignal(signal.SIGINT) is _end:
-            # The compiled part of an import dropped an interrupt and left the import broken.
+            # Compiled code in an import swallowed the interrupt and left the import broken.
             return _fail("interrupted", 130)
         message, code = _explain(error)
         if message is None:
@@ -74,18 +74,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the process at the first Ctrl-C, and at once at the second, without a message."""
+    """Raise KeyboardInterrupt at the first Ctrl-C; let a second one end the process without a message."""
     signal.signal(signal.SIGINT, _end)
     raise KeyboardInterrupt
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """End the process at once."""
+    """End the process immediately."""
     os._exit(130)
 
 
 def _explain(error: Exception) -> tuple[str | None, int]:
-    """Return the message for an error, and the exit code; no message for a bug."""
+    """Return the message for an error, or None for a bug, and the exit code."""
     match error:
         case InputError():
             return str(error), 2
@@ -120,7 +120,7 @@ def _run(args: list[str]) -> int:
         hint = f"did you mean '{near}'?" if near else f"choose one of {', '.join(COMMANDS)}"
         raise InputError(f"there is no command '{command}'; {hint}")
     module = import_module(f"ultralif.cli.{command}")
-    if hasattr(module, "main"):  # it reads its arguments itself
+    if hasattr(module, "main"):  # it parses its own arguments
         module.main(args[1:])
     else:
         import_module("ultralif.cli.parse").run(module.COMMAND, args[1:], command)
@@ -135,7 +135,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning in one line; a warning of another library says where it came from."""
+    """Print a warning on one line, with its source if it comes from another library."""
     source = "" if issubclass(category, DataWarning) else f"{filename}:{lineno}: "
     print(f"ultralif: warning: {source}{visible(' '.join(str(message).split()))}", file=sys.stderr)
 

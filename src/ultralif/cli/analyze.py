@@ -23,25 +23,25 @@ MOST_SLICES = 100_000
 
 @dataclass(frozen=True)
 class OfNetwork:
-    """Where a network comes from, and how the answer is printed."""
+    """The network to analyse, and how the result is printed."""
 
     source: Positional[str]
-    """Sizes of a random network, such as 784-64-10, a run, or a file of weights."""
+    """Sizes of a random network, such as 784-64-10, a run, or a weight file."""
     neuron: str = "UltraLIF"
     """The neuron of a random network."""
     seed: int = 0
-    """Seed of a random network, and of everything else that is drawn."""
+    """Seed for a random network and all other random draws."""
     runs_dir: Path | None = None
-    """Folder of the runs."""
+    """Runs folder."""
     json: bool = False
     """Print one JSON document."""
 
     def load(self) -> Source:
-        """Return the network."""
+        """Load the network."""
         return load_network(self.source, self.neuron, self.seed, self.runs_dir)
 
     def generator(self) -> "Generator":
-        """Return the source of random numbers."""
+        """Return the random number generator."""
         import torch
 
         return torch.Generator().manual_seed(self.seed)
@@ -52,7 +52,7 @@ class OfLayer(OfNetwork):
     """A layer of a network."""
 
     layer: int = 0
-    """Which layer."""
+    """Index of the layer."""
 
     def parts(self) -> "tuple[nn.Linear, Neuron[Any]]":
         """Return the linear map and the neurons."""
@@ -64,7 +64,7 @@ class OfSpikes(OfLayer):
     """A layer in a mode."""
 
     mode: Mode = "tropical"
-    """How neurons spike; it moves the hyperplanes."""
+    """Spike mode; it shifts the hyperplanes."""
 
     def hyperplanes(self) -> "tuple[Tensor, Tensor]":
         """Return normals and offsets."""
@@ -111,13 +111,13 @@ def slice_(
     planes: int = 10,
     box: tuple[float, float] = (0.0, 1.0),
 ) -> None:
-    """Count the regions that random segments and random planes meet at T = 1: exact, at any size.
+    """Count the regions that random segments and planes intersect at T = 1, exactly and at any size.
 
     Args:
         of: the network, or a layer of it.
-        segments: number of segments, each between two points of the box.
-        planes: number of infinite planes, each through a point of the box.
-        box: least and greatest value of an input.
+        segments: number of segments, each between two points in the box.
+        planes: number of infinite planes, each through a point in the box.
+        box: smallest and largest value of an input.
     """
     from ultralif import analysis
 
@@ -155,14 +155,14 @@ def growth(
     extent: float = 4.0,
     resolution: int = 200,
 ) -> None:
-    """Count a layer's spike rasters over time in a random plane of inputs, and print the bound.
+    """Count a layer's spike rasters over time for inputs in a random plane, and print the bound.
 
     Args:
         of: the network, or a layer of it.
         steps: numbers of time steps.
         varying: draw a new input from the plane at every step; otherwise one input is held for all steps.
-        extent: distance from the origin up to which the plane is sampled.
-        resolution: points along a side; the number of samples is its square.
+        extent: largest distance from the origin at which the plane is sampled.
+        resolution: points along each side; the number of samples is its square.
     """
     import torch
 
@@ -185,7 +185,7 @@ def growth(
 
 
 def volume(of: OfLayer) -> None:
-    """Measure the weights of a layer: rank, log-volume, and the zonotope's exact volume where it is feasible.
+    """Measure a layer's weights: rank, log-volume, and the zonotope's exact volume if that is feasible.
 
     Args:
         of: the network, or a layer of it.
@@ -219,14 +219,14 @@ def prune(
     merge_tol: float = 1e-6,
     out: Path | None = None,
 ) -> None:
-    """Merge equal neurons of a layer, then remove those that cost the least log-volume.
+    """Merge equal neurons of a layer, then remove the neurons whose loss costs the least log-volume.
 
     Args:
         of: the network, or a layer of it.
-        keep: number of neurons to keep; without it only equal ones are merged.
-        by: rule that chooses the neurons to remove.
-        merge_tol: neurons are equal if weights and bias differ by less than this, relative to their length.
-        out: write the smaller network to this file.
+        keep: number of neurons to keep; by default, only equal neurons are merged.
+        by: criterion for choosing the neurons to remove.
+        merge_tol: neurons are equal if weights and bias differ by less than this, relative to their norm.
+        out: file to write the smaller network to.
     """
     from ultralif import analysis
 
@@ -265,14 +265,14 @@ def boundary(
     timesteps: int = 1,
     resolution: int = 200,
 ) -> None:
-    """Draw a network's classes in the plane through three samples: soft, hard and tropical side by side.
+    """Draw a network's classes in the plane through three samples, with all spike modes side by side.
 
     Args:
-        of: the network, or a layer of it.
-        out: the picture, png or svg.
-        samples: a .npy file of three inputs; random ones between 0 and 1 if not given.
+        of: the network.
+        out: the image file, png or svg.
+        samples: a .npy file of three inputs; by default, random inputs between 0 and 1.
         timesteps: time steps for which each input is held.
-        resolution: points along a side.
+        resolution: points along each side.
     """
     import torch
 
@@ -310,7 +310,7 @@ def _samples(path: Path) -> "Tensor":
     except (TypeError, ValueError) as error:
         raise InputError(f"samples {str(path)!r} is not a .npy file of numbers ({error})") from error
     if not bool(found.isfinite().all()):
-        raise InputError(f"samples {str(path)!r} holds numbers that are NaN or infinite; leave those out")
+        raise InputError(f"samples {str(path)!r} contains NaN or infinite numbers; remove them")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The arguments of the training commands: fields of a run, options of its neuron, recipes and help."""
+"""Arguments of the training commands: config fields, neuron options, recipes and help."""
 
 import os
 import tomllib
@@ -59,24 +59,24 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """The config of a run, and the options of its training."""
+    """A run's config and its training options."""
 
     run: RunConfig
     recipe: Hidden[str | None] = None
     """The recipe that the config comes from."""
     config: Path | None = None
-    """A recipe, such as digits or deep, or a TOML or JSON file with fields of a run, such as a run's
+    """A recipe, such as digits or deep, or a TOML or JSON file of config fields, such as a run's
     config.json. Flags override it."""
     runs_dir: Path | None = None
-    """Folder of the runs. None: $ULTRALIF_RUNS or ./runs."""
+    """Runs folder; None means $ULTRALIF_RUNS or ./runs."""
     data_dir: Path | None = None
     """A folder to search first for the data."""
     device: str = "auto"
     """cpu, cuda, or auto: the GPU if there is one."""
     checkpoint_seconds: float = 60.0
-    """The most work, in seconds, that a killed process loses."""
+    """Seconds between checkpoints, which limits the work lost when a process is killed."""
     dry_run: bool = False
-    """Print what would be trained, its size and the time it would take, and train nothing."""
+    """Print what would be trained, its size and the estimated time, without training."""
     quiet: bool = False
     """Show no progress."""
     json: bool = False
@@ -84,10 +84,10 @@ class Common:
 
     @contextmanager
     def watched(self, seconds: Sequence[float], **more: Any) -> Iterator[RunOptions]:
-        """Yield the options of training; Ctrl-C stops it, and its progress is shown.
+        """Yield the training options, with a progress display and a clean stop on Ctrl-C.
 
         Args:
-            seconds: the estimated time of each stack of runs.
+            seconds: estimated time for each stack of runs.
             more: other options.
         """
         with (
@@ -104,9 +104,9 @@ class Common:
             )
 
     def print_recipe(self) -> None:
-        """Print the recipe, so that the user knows where the other fields come from."""
+        """Print the recipe, so that the user knows where the remaining settings come from."""
         if self.recipe is not None:
-            echo(f"trained by the recipe {self.recipe}; flags and --config override it")
+            echo(f"trained with the recipe {self.recipe}; flags and --config override it")
 
 
 def read_arguments(
@@ -117,14 +117,14 @@ def read_arguments(
 ) -> C:
     """Parse the arguments of a training command.
 
-    Paths of data, neurons and networks of the user are registered and replaced by their names. Missing
-    values come from ``--config``, then from the recipe of the model, then from ``recipe``.
+    The user's own data, neurons and networks are registered, and their paths are replaced by names. Missing
+    values come from ``--config``, then from the model's recipe, then from ``recipe``.
 
     Args:
-        kind: the dataclass of the command.
+        kind: the command's dataclass.
         argv: the arguments after the command.
-        command: its name.
-        recipe: returns the name of a preset, or None, for the given arguments.
+        command: the command's name.
+        recipe: maps the given arguments to the name of a preset, or None.
     """
     flags = flags_of(kind)
     if asks_for_help(argv):
@@ -145,19 +145,19 @@ def read_arguments(
         run = read_config(file, changes)
     else:
         run = RunConfig(**{**PRESETS.get(preset or "", {}), **changes})
-    for name in own & flags.keys() & PRESETS.get(preset or "", {}).keys():  # a sweep has lists
+    for name in own & flags.keys() & PRESETS.get(preset or "", {}).keys():  # lists, in a sweep
         given.setdefault(name, (PRESETS[preset or ""][name],))
     if code is not None:
         run = run.with_(model=register_model(code, run))
         if preset is None and file is None and "encoding" not in changes:
             from ultralif.training.networks import default_encoding
 
-            run = run.with_(encoding=default_encoding(run.model))  # as ul.train
+            run = run.with_(encoding=default_encoding(run.model))  # as in ul.train
     return kind(run=run, recipe=preset, **given)
 
 
 def _register(given: dict[str, Any], flags: Mapping[str, Flag]) -> None:
-    """Register the user's own neurons and data; put their names in place of their paths."""
+    """Register the user's own neurons and data, and replace their paths by names."""
     if "neuron" in given:
         given["neuron"] = neuron_name(given["neuron"])
     if "neurons" in given:
@@ -172,7 +172,7 @@ def _register(given: dict[str, Any], flags: Mapping[str, Flag]) -> None:
 
 
 def option_flags() -> dict[str, Flag]:
-    """Return the options of all neurons, those of the first neuron that has them."""
+    """Return the options of all neurons; a shared option is taken from the first neuron that has it."""
     from ultralif.nn import NEURONS
 
     known: dict[str, Flag] = {}
@@ -182,7 +182,7 @@ def option_flags() -> dict[str, Flag]:
 
 
 def _read_options(words: Sequence[str], flags: Mapping[str, Flag], command: str) -> dict[str, Any]:
-    """Return the options of neurons among the words that belong to no other flag."""
+    """Parse neuron options from the words that do not belong to any other flag."""
     known = option_flags()
     with advised(command):
         options, rest = read(known, words)
@@ -196,7 +196,7 @@ def _read_options(words: Sequence[str], flags: Mapping[str, Flag], command: str)
 
 
 def _print_help(kind: type[Common], flags: Mapping[str, Flag], argv: Sequence[str], command: str) -> None:
-    """Print the flags in groups: those that people set, or all of them; and the options of a given neuron."""
+    """Print the common flags in groups, or all flags, and the options of a given neuron."""
     full = "--help-all" in argv
     groups = {title: [flags[name] for name in names if name in flags] for title, names in GROUPS.items()}
     if full:
@@ -209,7 +209,7 @@ def _print_help(kind: type[Common], flags: Mapping[str, Flag], argv: Sequence[st
         groups[f"options of {neuron}"] = [*neuron_flags(neuron).values()]
     print_help(kind, command, groups, full)
     echo()
-    echo("--help-all shows every flag; the options of a neuron: ultralif neurons LIF")
+    echo("--help-all shows every flag; for a neuron's options: ultralif neurons LIF")
 
 
 def warn_of_batch(config: RunConfig) -> None:
@@ -225,7 +225,7 @@ def warn_of_batch(config: RunConfig) -> None:
 
 
 def warn_of_changed_code(rows: Sequence[Result]) -> None:
-    """Warn about runs whose neurons or networks have changed code."""
+    """Warn about runs whose neuron or network code has changed."""
     for row in rows:
         if "code_sha256" in row.environment:
             from ultralif.training.networks import warn_of_code
@@ -234,20 +234,20 @@ def warn_of_changed_code(rows: Sequence[Result]) -> None:
 
 
 def read_config(path: Path, changes: Mapping[str, Any] | None = None) -> RunConfig:
-    """Return the config of a run from a TOML or JSON file, with other values for some of its fields."""
+    """Read a run's config from a TOML or JSON file, and override some of its fields."""
     changes = changes or {}
     try:
         text = read_text(path, 1 << 20)
     except BadFile as error:
         raise InputError(
-            f"config {error}; give a TOML or JSON file, or one of {', '.join(PRESETS)}"
+            f"config {error}; pass a TOML or JSON file, or one of {', '.join(PRESETS)}"
         ) from error
     try:
         data = parse_json(text, f"config {path}") if path.suffix == ".json" else tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"config {path} is not valid: {error}") from error
     if not isinstance(data, dict):
-        raise InputError(f"config {path} must hold fields of a run, got {type(data).__name__}")
+        raise InputError(f"config {path} must contain config fields, got {type(data).__name__}")
     if "schema" in data:
         return RunConfig.from_dict(data).with_(**changes)
     return RunConfig(**{**data, **changes})

@@ -14,7 +14,7 @@ __all__ = ["COMMAND"]
 
 
 MOST = 1 << 32
-"""The most currents of a layer: 16 GiB in float32."""
+"""Largest allowed number of currents in a layer: 16 GiB in float32."""
 
 
 def bench(
@@ -29,16 +29,16 @@ def bench(
 ) -> None:
     """Time a layer forward and backward: our neurons, their plain loop, other libraries, a plain copy.
 
-    Compare only numbers of the same call: other programs and other machines change every number. No neuron is
-    timed if it differs from its definition.
+    Compare only numbers from the same call: they depend on the machine and on other running programs. The
+    benchmark refuses to run if a neuron differs from its definition.
 
     Args:
         timesteps: time steps T.
         batch: samples B.
         features: neurons N.
-        dtype: type of the currents; membranes have at least float32.
+        dtype: type of the currents; membranes use at least float32.
         device: cpu, cuda, or auto: the GPU if there is one.
-        threads: CPU threads.
+        threads: number of CPU threads.
         json: print one JSON document.
     """
     for name, value in (("timesteps", timesteps), ("batch", batch), ("features", features)):
@@ -80,7 +80,7 @@ def _print_rows(rows: "Sequence[Measurement]", title: str) -> None:
         for row in rows
     ]
     print_table(columns, cells, title)
-    echo("a step: one neuron of one sample at one time; kept B: bytes for backward besides input and output")
+    echo("a step: one neuron of one sample at one time; kept B: bytes for backward beyond input and output")
 
 
 COMMAND = bench

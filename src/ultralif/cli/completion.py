@@ -1,4 +1,4 @@
-"""``ultralif completion``: a script that lets a shell complete commands, actions, flags and choices."""
+"""``ultralif completion``: shell scripts that complete commands, actions, flags and choices."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -33,7 +33,7 @@ complete -c ultralif -a '(ultralif completion --line (commandline -opc)[2..] 2>/
 
 
 def main(argv: list[str]) -> None:
-    """Print a script for a shell, or what may follow the words of a line."""
+    """Print a completion script, or the candidates for the next word of a command line."""
     if argv[:1] == ["--line"]:
         for word in _candidates(argv[1:]):
             echo(word)
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> None:
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a script that lets a shell complete commands, actions, flags and choices with the TAB key.
+    """Print a shell script that completes commands, actions, flags and choices with the TAB key.
 
     Examples:
       ultralif completion bash >> ~/.bashrc
@@ -57,7 +57,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
 
 
 def _candidates(words: Sequence[str]) -> list[str]:
-    """Return the words that may follow; none if a value is expected that only the user knows."""
+    """Return the words that may follow, or none if a free-form value is expected."""
     if not words:
         return ["--help", "--version", *COMMANDS]
     if words[0] not in COMMANDS:

@@ -89,7 +89,7 @@ def get(name: str, /, data_dir: Path | None = None) -> None:
 
     Args:
         name: the dataset.
-        data_dir: folder to write to; by default $ULTRALIF_DATA, or the user's cache.
+        data_dir: folder to write to; by default $ULTRALIF_DATA or the user's cache.
     """
     from ultralif.data.fetch import get as install
     from ultralif.data.table import find_spec
@@ -111,7 +111,7 @@ def verify(
     Args:
         name: the dataset.
         data_dir: a folder to search first.
-        split: for dvs-gesture: tonic or spikingjelly; by default the one that is found.
+        split: for dvs-gesture: tonic or spikingjelly; by default, whichever is found.
         json: print one JSON document.
     """
     from ultralif.data.dataset import verify as check
@@ -119,7 +119,7 @@ def verify(
 
     spec = find_spec(name)
     if not spec.forms:
-        raise InputError(f"{spec.name} has no files to verify; it is made when it is loaded")
+        raise InputError(f"{spec.name} has no files to verify; it is generated when it is loaded")
     report = check(spec, data_dir, split)
     if json:
         print_json({"name": spec.name} | dataclasses.asdict(report) | {"folder": str(report.folder)})
@@ -149,8 +149,8 @@ def draw_sample(
     Args:
         name: the dataset.
         index: position of the sample in its set.
-        out: file of the picture.
-        test: take the sample from the test set, not the training set.
+        out: the image file.
+        test: take the sample from the test set instead of the training set.
         timesteps: number of time bins for events.
         split: for dvs-gesture, tonic or spikingjelly.
         data_dir: a folder to search first.
@@ -184,7 +184,7 @@ def _describe(spec: "Spec", data_dir: Path | None) -> dict[str, Any]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Return a function that shows a download: a bar on a terminal, otherwise a line for every tenth."""
+    """Yield a download progress function: a bar on a terminal, otherwise a line for every tenth."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -213,7 +213,7 @@ def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
 
 
 def _draw(dataset: "Dataset", split: "Split", index: int, path: Path) -> None:
-    """Draw one sample into a picture file; the file's ending chooses the format."""
+    """Draw one sample into an image file, in the format given by the file extension."""
     from ultralif import plot
     from ultralif.report.canvas import new_figure, save_figure
     from ultralif.report.figures import events_figure

@@ -36,15 +36,15 @@ def evaluate_run(
       ultralif eval n-mnist/ultradlif-t1
 
     Args:
-        run: a run's name, the beginning of it, its folder, or a name that ``ultralif models list`` prints.
+        run: a run's name or its beginning, its folder, or a name from ``ultralif models list``.
         modes: compare the modes decision by decision and layer by layer.
-        runs_dir: where runs are kept.
+        runs_dir: runs folder.
         data_dir: a folder to search first for the data.
         device: cpu, cuda, or auto: the GPU if there is one.
         json: print one JSON document.
-        dataset: the data of a run on your own data, as for ultralif train.
-        model: file.py:Class, for a run of your own network.
-        neuron: file.py:Class, for a run of your own neuron.
+        dataset: your own data that the run was trained on, as for ultralif train.
+        model: file.py:Class, for a run with your own network.
+        neuron: file.py:Class, for a run with your own neuron.
     """
     register_paths_of(run, runs_dir, dataset, model, neuron)
     if is_model(run):
@@ -66,7 +66,7 @@ def evaluate_run(
 
 
 def _gaps(network: "nn.Module", batches: "Iterable[tuple[Tensor, Tensor]]") -> dict[str, Any]:
-    """Return the share of equal decisions and of different spikes for each mode, and the first difference."""
+    """Return, for each mode, the shares of equal decisions and different spikes, and the first difference."""
     from ultralif.export.harden import gap
 
     return {
@@ -80,7 +80,7 @@ def _gaps(network: "nn.Module", batches: "Iterable[tuple[Tensor, Tensor]]") -> d
 
 
 def _print_gaps(gaps: dict[str, Any]) -> None:
-    """Print the differences of each mode from the first, by decision and by layer."""
+    """Print how each mode differs from the first one, by decision and by layer."""
     first, *others = gaps
     rows = []
     for mode in others:

@@ -1,4 +1,4 @@
-"""``ultralif export``: take a trained network to C, NIR, ONNX or torch.export."""
+"""``ultralif export``: convert a trained network to C, NIR, ONNX or torch.export."""
 
 from __future__ import annotations
 
@@ -67,38 +67,38 @@ def export(
       ultralif export their_model.py:Net --to c --out net
 
     Args:
-        run: a run's name or folder, a NIR file, a file of weights, or file.py:Net, a class or function that
-            makes a network of snnTorch, SpikingJelly, norse or this library. What is written from another
-            library's network or a NIR file is compared with the spikes of the source, on --inputs if given.
-        to: c: plain C99 in integers. arduino: the same as a library for the Arduino IDE, with the options
-            of c. nir: for other simulators and neuromorphic chips. onnx. torch: a program of torch.export.
+        run: a run's name or folder, a NIR file, a weight file, or file.py:Net, a class or function that
+            returns a network of snnTorch, SpikingJelly, norse or this library. An export from another
+            library's network or a NIR file is compared with the source's spikes, on --inputs if given.
+        to: c: integer-only C99. arduino: the same as a library for the Arduino IDE, with the options of c.
+            nir: for other simulators and neuromorphic chips. onnx. torch: a torch.export program.
         out: a new folder for the exported files.
         mode: mode of the exported network; soft is for onnx and torch only.
-        timesteps: c: the longest sequence between two resets, by default the run's, or 100. onnx, torch: the
-            length of a sequence; without it, one time step with the states as inputs and outputs.
-        inputs: a .npy file of event counts (or of real numbers, for a run that takes them), [samples, time
-            steps, inputs], in place of the run's test set: numpy.save("inputs.npy", x). The self-test of c
-            replays the first 8; nir measures an approximation's drift on all.
-        bits: c: bits of a membrane.
-        weight_bits: c: bits of a weight; 16 bits nearly always match the float model and take twice the
-            memory; 4 bits take half, and need a network that was trained for them (export.finetune).
-        memory_budget: c: the most bytes of constants and state together.
-        input_max: c: the largest event count of an input in one time step; 1 for binary spikes.
-        max_events: c: the most events of all inputs together in one time step.
-        input_range: c: the least and the greatest input of a network that takes real numbers, which are
-            counted in 8 bits. By default the range of the run's training data; for pixels 0,1.
-        clip_membrane: c: clip membranes at the lowest number; otherwise a network that could overflow is
-            refused.
-        leak: c: apply a leak factor by multiplication, or by shifts.
-        approximate: nir: write neurons that NIR does not have as LIF, and measure the drift on 1000 test
+        timesteps: c: the longest sequence between two resets; by default the run's time steps, or 100. onnx,
+            torch: sequence length; by default, one time step with the states as inputs and outputs.
+        inputs: a .npy file of event counts (or real numbers, if the run was trained on them), [samples, time
+            steps, inputs], to use instead of the run's test set: numpy.save("inputs.npy", x). The c self-test
+            replays the first 8 samples; nir measures an approximation's drift on all of them.
+        bits: c: bits per membrane.
+        weight_bits: c: bits per weight; 16 bits nearly always match the float model and need twice the
+            memory; 4 bits need half, and a network that was trained for them (export.finetune).
+        memory_budget: c: largest total size of constants and state, in bytes.
+        input_max: c: the largest event count of one input in one time step; 1 for binary spikes.
+        max_events: c: the largest total number of events in one time step, over all inputs.
+        input_range: c: smallest and largest input of a network with real-valued inputs, which are
+            quantized to 8 bits. By default the range of the run's training data; 0,1 for pixels.
+        clip_membrane: c: clip membranes at the lowest representable value; otherwise, a network that could
+            overflow is refused.
+        leak: c: apply the leak factor by multiplication or by shifts.
+        approximate: nir: write neurons that NIR does not support as LIF, and measure the drift on 1000 test
             samples or on --inputs.
-        dataset: the data of a run on your own data, as for ultralif train.
-        model: file.py:Class, for a run of your own network.
-        neuron: file.py:Class, for a run of your own neuron.
-        reset: what a spike does in a NIR file: zero, as NIR says, or subtract, as in most networks of
-            snnTorch, which NIR cannot state.
+        dataset: your own data that the run was trained on, as for ultralif train.
+        model: file.py:Class, for a run with your own network.
+        neuron: file.py:Class, for a run with your own neuron.
+        reset: effect of a spike in a NIR file: zero, as NIR specifies, or subtract, as in most snnTorch
+            networks, which NIR cannot represent.
         data_dir: a folder to search first for the run's dataset.
-        runs_dir: where runs are kept.
+        runs_dir: runs folder.
         json: print one JSON document.
     """
     written = "c" if to == "arduino" else to
@@ -109,11 +109,11 @@ def export(
     _refuse(written, "c", input_range=input_range is not None, weight_bits=weight_bits != 8)
     _refuse(to, "nir", approximate=approximate)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out} exists already; name a new folder, or remove it first")
+        raise InputError(f"--out {out} already exists; choose a new folder, or remove it first")
     if timesteps is not None and timesteps < 1:
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
     if reset is not None and Path(run).suffix != ".nir":
-        raise InputError(f"--reset is for NIR files, not for {run}; leave it out")
+        raise InputError(f"--reset is for NIR files, not for {run}; omit it")
     source: Original | None = None
     if is_code(run):
         config = None
@@ -181,15 +181,15 @@ def _whole(out: Path) -> Iterator[Path]:
 
 
 def _compared(given: Inputs) -> Tensor | None:
-    """Return inputs for comparing the export with the network, in addition to random ones."""
+    """Return recorded inputs, if any, for comparing the export with the network on more than random ones."""
     return None if given.recorded is None else given.recorded.float()
 
 
 def _refuse(to: str, only: str, **given: bool) -> None:
-    """Refuse options that do not belong to the format."""
+    """Reject options that do not apply to the format."""
     for name, is_given in given.items():
         if is_given and to != only:
-            raise InputError(f"--{name.replace('_', '-')} is for --to {only}, not for {to}; leave it out")
+            raise InputError(f"--{name.replace('_', '-')} is for --to {only}, not for {to}; omit it")
 
 
 def _to_nir(net: nn.Module, out: Path, given: Inputs, mode: Mode, approximate: bool) -> dict[str, object]:
@@ -200,8 +200,8 @@ def _to_nir(net: nn.Module, out: Path, given: Inputs, mode: Mode, approximate: b
         samples = samples.to(next(net.parameters()))
     elif approximate:
         raise InputError(
-            "--approximate measures the drift on the run's test set, and there is none here; pass "
-            "--inputs, a .npy file"
+            "--approximate measures the drift on the run's test set, which is not available; pass "
+            "a .npy file with --inputs"
         )
     drift = to_nir(
         net, out / "model.nir", mode=mode, approximate=samples, shape=given.shape, inputs=_compared(given)
@@ -244,7 +244,7 @@ def _make_c(
     layout: Literal["make", "arduino"],
     source: Original | None,
 ) -> dict[str, object]:
-    """Write the C program of an integer network with its self-test, and return what to print about it."""
+    """Write an integer network's C program and self-test, and return the report to print."""
     from ultralif.export import to_c
     from ultralif.export.c import ways
     from ultralif.nn import Neuron
@@ -299,7 +299,7 @@ def _read_nir(run: str, reset: Literal["zero", "subtract"] | None) -> tuple[nn.M
 
 
 def _source_of_nir(run: str, reset: Literal["zero", "subtract"] | None) -> Original:
-    """Return the network of a NIR file in norse's arithmetic."""
+    """Return the network in a NIR file, computed with norse's arithmetic."""
     from ultralif.conversion import Observed
     from ultralif.export import from_nir
     from ultralif.export.harden import answer
@@ -316,7 +316,7 @@ def _source_of_nir(run: str, reset: Literal["zero", "subtract"] | None) -> Origi
 def _own_network(
     path: str, inputs: Path | None, input_range: tuple[float, float] | None
 ) -> tuple[nn.Module, Original | None, Inputs]:
-    """Return a network that code makes, converted, its source if that is of another library, and inputs."""
+    """Build a network from code and convert it; return it, its source if foreign, and its inputs."""
     import torch
 
     from ultralif.conversion import convert, is_foreign, run_source, streaming
@@ -338,7 +338,7 @@ def _own_network(
         problem: InputError | None = error
     else:
         problem = None
-    if static:  # perhaps it repeats one input over time by itself
+    if static:  # the source may itself repeat one input over time
         try:
             net, _ = streaming(convert(made, check=x[0]))
         except InputError as error:
@@ -364,7 +364,7 @@ def _shape_of(path: Path) -> tuple[int, ...]:
 
 
 def _input(integer: IntegerNetwork) -> dict[str, object]:
-    """Describe what the first layer takes."""
+    """Describe the first layer's inputs."""
     if integer.levels is None:
         return {"input": "event counts", "max_events": integer.max_events}
     levels = integer.levels
@@ -382,7 +382,7 @@ def _alike(net: nn.Module, mode: Mode, integer: IntegerNetwork, samples: Tensor)
 
 
 def _drawn(integer: IntegerNetwork) -> Tensor:
-    """Draw binary spikes, at most as many per time step as the network accepts, or a real-valued picture."""
+    """Draw binary spikes, at most as many per time step as the network accepts, or a real-valued image."""
     import torch
 
     shape = (min(integer.timesteps, 10), REPLAYED, integer.inputs)
@@ -403,12 +403,12 @@ REAL = ("direct", "constant", "constant-normalized")
 
 @dataclass(frozen=True)
 class Original:
-    """The network that an export was made from, as another library or file computes it."""
+    """The source of an export: a network from another library or a file, with its own arithmetic."""
 
     library: str
     run: Callable[[Tensor], Observed]
     static: bool = False
-    """It takes one input and repeats it over time by itself."""
+    """Whether it accepts a single input and repeats it over time itself."""
 
 
 @dataclass(frozen=True)
@@ -421,12 +421,12 @@ class Inputs:
     batches: Batches | None
     """Returns the inputs and labels of the test set; None without data."""
     recorded: Tensor | None
-    """Samples from a file."""
+    """Samples from a file, if any."""
     direct: bool = False
-    """Whether the network takes images as they are and repeats them over time itself."""
+    """Whether the network accepts unencoded images and repeats them over time itself."""
 
     def some(self, most: int) -> Tensor | None:
-        """Return recorded samples, or the first of the test set; None if there is neither."""
+        """Return the recorded samples or the first test samples; None if neither is available."""
         import torch
 
         if self.recorded is not None or self.batches is None:
@@ -449,14 +449,14 @@ def _make_inputs(
     *,
     ranged: bool,
 ) -> Inputs:
-    """Return the inputs of a network; a layer that cannot be exported is refused here.
+    """Return a network's inputs, after checking that all of its layers can be exported.
 
     Args:
         net: the network.
-        config: the config of its run, if known.
+        config: its run's config, if known.
         inputs: a .npy file of samples.
-        data_dir: searched first for the dataset.
-        input_range: the range of real-valued inputs; None: that of the run.
+        data_dir: a folder to search first for the dataset.
+        input_range: the range of real-valued inputs; None uses the run's range.
         ranged: whether the range is needed.
     """
     from ultralif.data import DATASETS
@@ -477,7 +477,7 @@ def _make_inputs(
 
 
 def _load(config: RunConfig, data_dir: Path | None) -> Data | None:
-    """Return the data of a run, or None and the reason."""
+    """Load a run's data; if that fails, print the reason and return None."""
     import torch
 
     from ultralif.training.batches import load_data
@@ -485,16 +485,16 @@ def _load(config: RunConfig, data_dir: Path | None) -> Data | None:
     try:
         return load_data(config, torch.device("cpu"), data_dir)
     except (InputError, JobError) as error:
-        say(f"no test set, so that no accuracy is measured: {error}")
+        say(f"no test set, so the accuracy is not measured: {error}")
         return None
 
 
 def _range(config: RunConfig, data: Data | None) -> tuple[float, float]:
-    """Return the least and the greatest value of a run's training images."""
+    """Return the smallest and the largest value in a run's training images."""
     if config.dataset.startswith("own:") or config.encoding == "constant-normalized":
         if data is None:
             raise InputError(
-                "the network takes real numbers, and their range is unknown without its data; pass the data "
+                "the network has real-valued inputs, whose range is unknown without its data; pass the data "
                 "with --dataset, or the range with --input-range"
             )
         from ultralif.training.batches import make_loader
@@ -522,7 +522,7 @@ def _test_set(config: RunConfig, data: Data, shape: tuple[int, ...]) -> Batches:
 
 
 def _recorded(path: Path, shape: tuple[int, ...], real: bool) -> Tensor:
-    """Return the samples of a file, ``[T, B, *shape]``."""
+    """Return the samples in a file, ``[T, B, *shape]``."""
     import numpy as np
     import torch
 
@@ -538,7 +538,7 @@ def _recorded(path: Path, shape: tuple[int, ...], real: bool) -> Tensor:
     whole = values.dtype.kind in kinds and values.ndim >= 3 and values.size
     if not whole or values[0, 0].size != prod(shape):
         raise InputError(
-            f"--inputs {path} must hold {what} [samples, time steps, {prod(shape)}], not "
+            f"--inputs {path} must contain {what} [samples, time steps, {prod(shape)}], got "
             f"{values.dtype} {values.shape}"
         )
     kept = values.astype(np.float32 if values.dtype.kind == "f" else np.int64)
@@ -549,7 +549,7 @@ def _recorded(path: Path, shape: tuple[int, ...], real: bool) -> Tensor:
 def _measure(
     net: nn.Module, mode: Mode, given: Inputs, integer: IntegerNetwork | None = None
 ) -> dict[str, object]:
-    """Return the accuracy on the whole test set, of floats and of integers; {} without a test set."""
+    """Return the float and integer accuracy on the whole test set, or {} without a test set."""
     import torch
 
     from ultralif.export.harden import answer

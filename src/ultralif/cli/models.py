@@ -1,4 +1,4 @@
-"""``ultralif models``: trained networks that come with the library or were fetched."""
+"""``ultralif models``: trained networks that ship with the library or were fetched."""
 
 from pathlib import Path
 
@@ -31,15 +31,15 @@ def list_(json: bool = False) -> None:
 
 
 def show_model(name: str, /, json: bool = False) -> None:
-    """Show the card of a network: its numbers, its hash, and the command that made it.
+    """Show a network's card: its results, its hash, and the command that trained it.
 
     Args:
-        name: as ``ultralif models list`` prints it.
+        name: a name from ``ultralif models list``.
         json: print one JSON document.
     """
     from ultralif.training.zoo import cards, read_model
 
-    read_model(name)  # refuses a damaged file
+    read_model(name)  # raises an error if the file is damaged
     card = {"name": name, **cards()[name]}
     if json:
         print_json(card)
@@ -49,11 +49,11 @@ def show_model(name: str, /, json: bool = False) -> None:
 
 
 def get_model(name: str, folder: Path, /) -> None:
-    """Fetch a network that is too large to come with the library from a folder that contains it.
+    """Fetch a network from a folder, if it is too large to ship with the library.
 
     Args:
         name: a name in the folder's index, such as cifar10/vgg11r-t4.
-        folder: a folder with an index.json and the networks.
+        folder: a folder that contains an index.json and the networks.
     """
     from ultralif.training import zoo
 

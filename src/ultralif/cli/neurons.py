@@ -1,4 +1,4 @@
-"""``ultralif neurons``: the neurons of the library, and the options of one."""
+"""``ultralif neurons``: the library's neurons and their options."""
 
 import inspect
 
@@ -10,7 +10,7 @@ __all__ = ["COMMAND", "neuron_flags"]
 
 
 def neurons(name: str | None = None, /, json: bool = False) -> None:
-    """List the neurons, or show the options of one with their defaults.
+    """List the neurons, or show one neuron's options with their defaults.
 
     Examples:
       ultralif neurons
@@ -18,7 +18,7 @@ def neurons(name: str | None = None, /, json: bool = False) -> None:
       ultralif train --neuron UltraLIF --eps 0.5 --no-learn-eps
 
     Args:
-        name: a neuron; without it, all are listed.
+        name: a neuron; by default, all are listed.
         json: print one JSON document.
     """
     from ultralif.nn import NEURONS
@@ -40,11 +40,11 @@ def neurons(name: str | None = None, /, json: bool = False) -> None:
     print_table(
         ("name", "modes", "summary"), [(r["name"], ", ".join(r["modes"]), r["summary"]) for r in rows]
     )
-    echo("options of one: ultralif neurons UltraLIF")
+    echo("for a neuron's options: ultralif neurons UltraLIF")
 
 
 def neuron_flags(name: str) -> dict[str, Flag]:
-    """Return the options of a neuron that a run may set, from its signature and docstrings."""
+    """Return the neuron options that a run may set, from the signature and docstrings."""
     from ultralif.nn import find_neuron
 
     meanings: dict[str, str] = {}
@@ -57,7 +57,7 @@ def neuron_flags(name: str) -> dict[str, Flag]:
 
 
 def _flag(name: str, default: object, meaning: str) -> Flag:
-    """Return the flag of an option, with the type of its default."""
+    """Return the flag for an option, with the type of its default."""
     if isinstance(default, list):
         return Flag(name, float, None, default=default, meaning=meaning)
     if isinstance(default, bool):
@@ -69,7 +69,7 @@ def _flag(name: str, default: object, meaning: str) -> Flag:
 
 
 def _plain(word: str) -> float | str | bool:
-    """Return a switch, a number or a name."""
+    """Convert a word to a switch, a number or a name."""
     if word.capitalize() in ("True", "False"):
         return word.capitalize() == "True"
     try:

@@ -1,4 +1,4 @@
-"""Output of the commands: lines, tables and JSON, with control characters escaped."""
+"""Command output: lines, tables and JSON, with control characters escaped."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def say(text: str) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask the user; without a terminal, raise an error that names the flag to add."""
+    """Ask the user for confirmation; without a terminal, raise an error that names the flag to add."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise InputError(f"{question} There is no terminal to confirm on; add --yes to do it")
     echo(f"{question} [y/N]", sys.stderr)
@@ -46,7 +46,7 @@ def confirm(question: str) -> bool:
 
 
 def check_place(path: Path | None) -> None:
-    """Refuse a path that cannot be written, before any work is done."""
+    """Reject a path that cannot be written, before any work is done."""
     if path is None:
         return
     if not path.parent.is_dir():
@@ -61,7 +61,7 @@ def print_json(document: object) -> None:
 
 
 def print_json_lines(documents: Iterable[object]) -> None:
-    """Print a JSON list with an entry a line, which keeps one entry in memory at a time."""
+    """Print a JSON list with one entry per line, keeping only one entry in memory."""
     before = "["
     for document in documents:
         print(before, json.dumps(document), sep="\n", end="")
@@ -75,7 +75,7 @@ def print_table(
     title: str | None = None,
     file: IO[str] | None = None,
 ) -> None:
-    """Print a table; columns of numbers are aligned right, and no line is broken."""
+    """Print a table with right-aligned number columns and without wrapping lines."""
     cells = [[_spell(cell) for cell in row] for row in rows]
     made = []
     for name, *column in zip([visible(name) for name in columns], *cells, strict=True):
@@ -89,7 +89,7 @@ def print_table(
 
 
 def print_values(result: Mapping[str, Any], as_json: bool) -> None:
-    """Print a result as JSON, or a line for each of its values and a table for each list of dicts."""
+    """Print a result as JSON, or with a line for each value and a table for each list of dicts."""
     if as_json:
         print_json(result)
         return
@@ -140,13 +140,13 @@ def print_result(result: "Result", then: str | None = None) -> None:
     if result.own.validation is not None:
         echo(f"{number(result.own.validation, 2)} % of the held-out part of the training set")
     if result.status == "diverged":
-        echo(f"the loss diverged; these are the numbers after epoch {result.epochs}")
+        echo(f"the loss diverged; these are the results after epoch {result.epochs}")
     best = f"{number(result.own.accuracy, 2)} % ({result.mode} spikes)"
     echo(f"{best} in {result.path}; next: {then or f'ultralif eval {result.path} --modes'}")
 
 
 def number(value: float | None, digits: int, unit: float = 1.0) -> str | None:
-    """Format a number with commas, the given digits and a unit; an unknown one is '-'."""
+    """Format a number with commas and the given digits, after scaling it; return None if it is unknown."""
     return None if value is None else f"{value * unit:,.{digits}f}"
 
 
@@ -165,7 +165,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _spell(value: object) -> str:
-    """Write a cell as one line without control characters."""
+    """Format a cell as one line without control characters."""
     return "-" if value is None else visible(str(value))
 
 

@@ -1,4 +1,4 @@
-"""Make flags from types: the fields of a dataclass and the parameters of a function, read in one pass."""
+"""Create flags from typed dataclass fields and function parameters, and parse them in one pass."""
 
 import ast
 import inspect
@@ -25,15 +25,15 @@ __all__ = [
 R = TypeVar("R")
 T = TypeVar("T")
 Actions = dict[str, Callable[..., None]]
-"""The functions of a command such as ``ultralif runs list``, by their names."""
+"""The functions of a command with actions, such as ``ultralif runs list``, by name."""
 Hidden = Annotated[T, "hidden"]
 """A field that is not a flag."""
 Positional = Annotated[T, "positional"]
-"""``Positional[str]`` is a word without a flag."""
+"""``Positional[str]`` is a positional argument."""
 
 
 class Alone(str):
-    """``Annotated[str, Alone("here")]``: the value of a flag that is given without one."""
+    """``Annotated[str, Alone("here")]``: the value of a flag that is passed without a value."""
 
 
 _KINDS: dict[Any, tuple[str, str]] = {
@@ -43,30 +43,30 @@ _KINDS: dict[Any, tuple[str, str]] = {
     Path: ("PATH", "path"),
     str: ("NAME", "name"),
 }
-"""How help and messages write each type."""
+"""The name of each type in help and in messages."""
 _SWITCH = {"True": True, "False": False, "None": None}
 
 
 class Flag(NamedTuple):
-    """A flag, or a word without one."""
+    """A flag or a positional argument."""
 
     name: str
     kind: Callable[[str], object] = str
     """Converts one word to a value; bool makes the flag a switch."""
     size: int | None = 1
-    """The number of its values; None: any."""
+    """The number of its values; None means any number."""
     choices: tuple[str, ...] = ()
     has_none: bool = False
-    """Whether None is a value."""
+    """Whether None is a valid value."""
     alone: object = None
-    """Its value without a word after it; None: it needs one."""
+    """Its value if no word follows; None means that a word is required."""
     is_word: bool = False
     default: object = None
     meaning: str = ""
 
     @property
     def written(self) -> str:
-        """The flag as users write it."""
+        """The flag as the user types it."""
         return self.name.upper() if self.is_word else f"--{self.name.replace('_', '-')}"
 
     @property
@@ -87,7 +87,7 @@ class Flag(NamedTuple):
         return re.split(r"(?<=\w)\. |; ", self.meaning)[0].rstrip(". ")
 
     def text(self, full: bool = True) -> str:
-        """Return its description, or the first clause of it, and its default."""
+        """Return its description, or only the first clause, and its default."""
         text = self.meaning if full else self.clause
         if re.match("[a-z]+ ", text):
             text = text[0].upper() + text[1:]
@@ -100,7 +100,7 @@ class Flag(NamedTuple):
         return f"{text} (default: {shown})"
 
     def value(self, words: Sequence[str], written: str) -> object:
-        """Return the value of some words, or raise an InputError.
+        """Convert words to a value, or raise an InputError.
 
         Args:
             words: the words after the flag.
@@ -127,16 +127,16 @@ class Flag(NamedTuple):
         if len(values) != (self.size or len(parts)):
             kind = _KINDS.get(self.kind, ("", "value"))[1]
             wanted = f"a {kind}" if self.size == 1 else f"{self.size or ''} {kind}s".strip()
-            raise InputError(f"{written} takes {wanted}, got {' '.join(words)!r}")
+            raise InputError(f"{written} expects {wanted}, got {' '.join(words)!r}")
         return values[0] if self.size == 1 else values
 
 
 def read(flags: Mapping[str, Flag], argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of the given arguments by name, and the words that belong to no known flag.
+    """Parse arguments; return their values by name, and the words that do not belong to a known flag.
 
     Args:
         flags: the flags by name.
-        argv: the arguments. A flag takes as many of the words after it as it has values.
+        argv: the arguments. A flag consumes as many of the following words as it has values.
 
     Example:
         >>> read({"hidden": Flag("hidden", int, None)}, ["--hidden", "8", "4", "--eps", "0.5"])
@@ -172,12 +172,12 @@ def read(flags: Mapping[str, Flag], argv: Sequence[str]) -> tuple[dict[str, Any]
 
 
 def _words_after(flag: Flag | None, rest: list[str], has_places: bool) -> list[str]:
-    """Remove and return the values of a flag from the words after it.
+    """Remove a flag's values from the words after it, and return them.
 
     Args:
-        flag: the flag; one that is not known takes all words up to the next flag.
+        flag: the flag, or None for an unknown one, which consumes all words up to the next flag.
         rest: the words after it.
-        has_places: some words belong to no flag, so a switch leaves a word that is neither True nor False.
+        has_places: there are positional arguments, so a switch only consumes True, False or None.
     """
     found: list[str] = []
     most = float("inf") if flag is None or flag.size is None else flag.size
@@ -189,7 +189,7 @@ def _words_after(flag: Flag | None, rest: list[str], has_places: bool) -> list[s
 
 
 def refuse_unknown(words: Sequence[str], flags: Mapping[str, Flag]) -> None:
-    """Raise an InputError for the first of the unknown words, with the flag that it resembles."""
+    """Raise an InputError for the first unknown word, with the most similar flag."""
     if words:
         known = [flag.written for flag in flags.values() if not flag.is_word]
         near = similar(words[0].partition("=")[0], known)
@@ -199,7 +199,7 @@ def refuse_unknown(words: Sequence[str], flags: Mapping[str, Flag]) -> None:
 
 @contextmanager
 def advised(command: str) -> Iterator[None]:
-    """Add the command whose help explains the arguments to an InputError."""
+    """Append a pointer to the command's help to any InputError."""
     try:
         yield
     except InputError as error:
@@ -208,12 +208,12 @@ def advised(command: str) -> Iterator[None]:
 
 
 def parse(target: Callable[..., R], argv: Sequence[str], command: str) -> R:
-    """Call a function, or make a dataclass, with command-line arguments.
+    """Call a function, or construct a dataclass, with command-line arguments.
 
     Args:
-        target: a typed function or dataclass; its docstrings are the help.
+        target: a typed function or dataclass; its docstrings provide the help.
         argv: the arguments after the command.
-        command: the command's name, as help shows it.
+        command: the command's name, for help.
     """
     flags = flags_of(target)
     if asks_for_help(argv):
@@ -230,7 +230,7 @@ def parse(target: Callable[..., R], argv: Sequence[str], command: str) -> R:
 
 
 def run(target: Callable[..., object] | Actions, argv: Sequence[str], command: str) -> None:
-    """Run a command: its function, or the one of its actions that the first argument names."""
+    """Run a command: its function, or the action named by the first argument."""
     if isinstance(target, dict):
         dispatch(target, argv, command)
     else:
@@ -238,7 +238,7 @@ def run(target: Callable[..., object] | Actions, argv: Sequence[str], command: s
 
 
 def dispatch(actions: Actions, argv: Sequence[str], command: str) -> None:
-    """Call one of several functions by the first argument, as in ``ultralif data list``."""
+    """Call the function named by the first argument, as in ``ultralif data list``."""
     if argv and argv[0] in actions:
         parse(actions[argv[0]], argv[1:], f"{command} {argv[0]}")
     elif asks_for_help(argv):
@@ -255,7 +255,7 @@ def dispatch(actions: Actions, argv: Sequence[str], command: str) -> None:
 
 
 def asks_for_help(argv: Sequence[str]) -> bool:
-    """Return whether one of the arguments asks for help."""
+    """Return whether any argument asks for help."""
     return any(word in ("-h", "--help", "--help-all") for word in argv)
 
 
@@ -265,10 +265,10 @@ def print_help(
     """Print the description of a command and its flags.
 
     Args:
-        target: its function or dataclass.
-        command: its name.
+        target: the command's function or dataclass.
+        command: the command's name.
         groups: the flags by title.
-        full: print whole descriptions instead of their first clauses.
+        full: print full descriptions instead of their first clauses.
     """
     words = [flag for flag in flags_of(target).values() if flag.is_word]
     echo(" ".join([f"usage: ultralif {command}", *(flag.usage for flag in words), "[--flag value ...]"]))
@@ -283,7 +283,7 @@ def print_help(
 
 
 def print_flags(flags: Iterable[Flag], full: bool = True) -> None:
-    """Print each flag with its description, or the first clause of it."""
+    """Print each flag with its description, or only the description's first clause."""
     column, width = 30, min(max(shutil.get_terminal_size((100, 24)).columns, 60), 110)
     for flag in flags:
         usage = f"  {flag.usage}"
@@ -296,7 +296,7 @@ def print_flags(flags: Iterable[Flag], full: bool = True) -> None:
 
 
 def argument_docs(documented: object) -> dict[str, str]:
-    """Return the description of each argument from a docstring."""
+    """Extract the description of each argument from a docstring."""
     _, _, arguments = inspect.cleandoc(getattr(documented, "__doc__", None) or "").partition("\nArgs:\n")
     block = re.split(r"\n(?=\S)", arguments, maxsplit=1)[0]
     found = re.findall(r"(?ms)^    (\w+): (.*?)(?=^    \w|\Z)", block)
@@ -306,7 +306,7 @@ def argument_docs(documented: object) -> dict[str, str]:
 def flags_of(target: Callable[..., object]) -> dict[str, Flag]:
     """Return the flags of a function or dataclass by name.
 
-    A dataclass among its arguments contributes its flags; the target's own flags replace them.
+    A dataclass argument contributes its own flags; the target's flags override them.
     """
     flags: dict[str, Flag] = {}
     for each in _members(target):
@@ -330,7 +330,7 @@ class _Member(NamedTuple):
 
     @property
     def is_group(self) -> bool:
-        """Whether it is a dataclass, whose fields are flags of the command itself."""
+        """Whether it is a dataclass, whose fields become flags of the command."""
         return is_dataclass(self.hint)
 
 
@@ -339,7 +339,7 @@ def _members(target: Callable[..., object]) -> Iterator[_Member]:
     if isinstance(target, type) and is_dataclass(target):
         docs = _field_docs(target)
         for each in fields(target):
-            if each.default_factory is MISSING:  # no flag has a mapping for a value
+            if each.default_factory is MISSING:  # flags cannot represent mappings
                 yield _Member(each.name, hints[each.name], each.default, False, docs.get(each.name, ""))
         return
     docs = argument_docs(target)
@@ -350,7 +350,7 @@ def _members(target: Callable[..., object]) -> Iterator[_Member]:
 
 
 def _flag(member: _Member) -> Flag | None:
-    """Return the flag of a parameter or field; None if it is hidden."""
+    """Return the flag for a parameter or field; None if it is hidden."""
     hint, extras = member.hint, list[Any]()
     if get_origin(hint) is Annotated:
         hint, *extras = get_args(hint)
@@ -374,7 +374,7 @@ def _flag(member: _Member) -> Flag | None:
 
 
 def _call(target: Callable[..., R], values: Mapping[str, object]) -> R:
-    """Call a function with values by name; a dataclass among its arguments is made from its own."""
+    """Call a function with values by name; its dataclass arguments are constructed from the same values."""
     words, options = [], {}
     for each in _members(target):
         if each.is_group:
@@ -387,7 +387,7 @@ def _call(target: Callable[..., R], values: Mapping[str, object]) -> R:
 
 
 def _description(target: Callable[..., object]) -> str:
-    """Return the docstring up to the arguments."""
+    """Return the docstring before the arguments."""
     return (inspect.getdoc(target) or "").partition("\nArgs:\n")[0].strip()
 
 

@@ -1,4 +1,4 @@
-"""``ultralif report``: runs as one page for the browser, and as figures."""
+"""``ultralif report``: show runs in an HTML page or as figures."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +32,10 @@ def report(
     data_dir: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Write runs as one HTML file that needs no network, or as figures.
+    """Write a report on runs as one self-contained HTML file, or as figures.
 
-    The page has sortable tables, plots, learned constants, spikes and membranes of trained networks, decision
-    boundaries, a playground, and the source of each number.
+    The page contains sortable tables, plots, learned constants, spikes and membranes of trained networks,
+    decision boundaries, a playground, and the source of each number.
 
     Examples:
       ultralif report
@@ -48,22 +48,22 @@ def report(
     Args:
         runs: names of runs, their folders, or folders that contain runs; none means all runs.
         which: a filter.
-        out: file of the page; by default report.html, unless --figures is given.
+        out: the HTML file; by default report.html, unless --figures is given.
         figures: a folder for the figures.
-        format: format of the figures.
-        title: title of the page.
+        format: figure format.
+        title: page title.
         inside: number of trained networks whose spikes are shown.
-        samples: number of test samples that are shown.
-        runs_dir: where runs are kept.
+        samples: number of test samples to show.
+        runs_dir: runs folder.
         data_dir: a folder to search first for the data.
-        json: print what was written as one JSON document.
+        json: print the list of written files as one JSON document.
     """
     from ultralif.report.gather import gather
 
     if out is not None and out.suffix not in PAGES:
         raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
     check_place(out)
-    if which.neuron is not None and is_code(which.neuron):  # it is registered, and does not filter
+    if which.neuron is not None and is_code(which.neuron):  # register it, and do not filter by it
         neuron_name(which.neuron)
         which = replace(which, neuron=None)
     entries, notes = gather(runs, runs_dir, which.values())

@@ -47,20 +47,20 @@ class Filter:
     sparsity: float | None = None
     """Only runs with this lambda."""
     status: Literal["done", "diverged"] | None = None
-    """Only runs that are done, or that diverged."""
+    """Only finished or only diverged runs."""
 
     def each(self, store: Store, limit: int | None = None) -> Iterator[Result]:
-        """Yield the results of these runs, newest first."""
+        """Yield the results of the selected runs, newest first."""
         neurons = set()
         for result in store.each(limit, complain=say, **self.values()):
             neurons.add(result.neuron)
             yield result
         if unknown := neurons - set(NEURON_NAMES):
             names = ", ".join(sorted(unknown))
-            say(f"neuron {names} is not known here; its runs are listed, and cannot be loaded")
+            say(f"neuron {names} is not known here; its runs are listed, but cannot be loaded")
 
     def values(self) -> dict[str, Any]:
-        """Return the wanted values by field, with the correct spelling; None admits any value."""
+        """Return the required values by field, with the correct spelling; None matches any value."""
         wanted = asdict(self)
         if self.dataset is not None and is_path(self.dataset):
             wanted["dataset"] = register_dataset(self.dataset)
@@ -82,8 +82,8 @@ def list_(
 
     Args:
         which: a filter.
-        limit: the most runs to show.
-        runs_dir: where runs are kept.
+        limit: the largest number of runs to show.
+        runs_dir: runs folder.
         json: print one JSON document.
     """
     store = Store(runs_dir)
@@ -95,18 +95,18 @@ def list_(
     elif store.rows(limit=1):
         echo("no run matches; see all with: ultralif runs list")
     else:
-        echo(f"no finished runs in {store.root}; make one with: ultralif train")
+        echo(f"no finished runs in {store.root}; train one with: ultralif train")
     for folder in store.unfinished():
-        say(f"{folder}: in training, or interrupted; the command that started it resumes from there")
+        say(f"{folder}: still training or interrupted; run the same command again to resume it")
 
 
 def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, json: bool = False) -> None:
-    """Show a run: its numbers, its config, and the code and device that made it.
+    """Show a run: its results, its config, and the code and device that produced it.
 
     Args:
-        run: a run's name, the beginning of it, or its folder.
+        run: a run's name or its beginning, or its folder.
         history: also print every epoch.
-        runs_dir: where runs are kept.
+        runs_dir: runs folder.
         json: print one JSON document.
     """
     store, name = Store.holding(run, runs_dir)
@@ -127,16 +127,16 @@ def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, j
 
 
 def _value(value: object) -> object:
-    """Return a value of a history for a table; a file may contain anything."""
+    """Format a history value for a table; the file may contain anything."""
     return number(value, 4) if isinstance(value, float) else None if value is None else str(value)
 
 
 def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool = False) -> None:
-    """Show runs side by side, with the fields of their configs that differ.
+    """Show runs side by side, with the config fields in which they differ.
 
     Args:
-        runs: names of runs, or the beginnings of names.
-        runs_dir: where runs are kept.
+        runs: names of runs, or their beginnings.
+        runs_dir: runs folder.
         json: print one JSON document.
     """
     if len(runs) < 2:
@@ -157,12 +157,12 @@ def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool =
 
 
 def remove(runs: tuple[str, ...], /, yes: bool = False, runs_dir: Path | None = None) -> None:
-    """Delete runs, after asking.
+    """Delete runs after asking for confirmation.
 
     Args:
-        runs: names of runs, or the beginnings of names.
+        runs: names of runs, or their beginnings.
         yes: do not ask.
-        runs_dir: where runs are kept.
+        runs_dir: runs folder.
     """
     store = Store(runs_dir)
     names = list(dict.fromkeys(store.find(run) for run in runs))  # if a run is not found, nothing is deleted
@@ -183,8 +183,8 @@ def export(
     Args:
         which: a filter.
         to: the format.
-        out: a file; without it the table is printed.
-        runs_dir: where runs are kept.
+        out: output file; by default, the table is printed.
+        runs_dir: runs folder.
     """
     check_place(out)
     rows = list(which.each(Store(runs_dir)))
@@ -207,7 +207,7 @@ def table(
     out: Path | None = None,
     runs_dir: Path | None = None,
 ) -> None:
-    """Show mean and 95 % interval over seeds for each kind of run, in every mode.
+    """Show the mean and the 95 % interval over seeds for each kind of run, in every mode.
 
     Examples:
       ultralif runs table
@@ -216,10 +216,10 @@ def table(
 
     Args:
         which: a filter.
-        by: settings of a run; runs that agree in them share a row.
-        to: a format for a paper or a spreadsheet; without it the table is printed for the terminal.
-        out: a file; without it the table is printed.
-        runs_dir: where runs are kept.
+        by: settings of a run; runs with equal settings share a row.
+        to: a format for a paper or a spreadsheet; by default, the table is formatted for the terminal.
+        out: output file; by default, the table is printed.
+        runs_dir: runs folder.
     """
     from ultralif.report.summary import summarize
 
@@ -243,7 +243,7 @@ def rebuild(runs_dir: Path | None = None) -> None:
     """Rebuild the index of all runs from their folders.
 
     Args:
-        runs_dir: where runs are kept.
+        runs_dir: runs folder.
     """
     store = Store(runs_dir)
     count, complaints = store.rebuild()
@@ -259,7 +259,7 @@ def _markup(found: "Table", to: str) -> str:
 
 
 def _write(text: str, out: Path | None, rows: Sequence[Result]) -> None:
-    """Write a table into a file, or print it."""
+    """Write a table to a file, or print it."""
     if out is None:
         for line in text.splitlines():
             echo(line)

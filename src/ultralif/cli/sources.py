@@ -1,6 +1,6 @@
-"""Find what arguments name: networks, and the user's own data, models and neurons by path.
+"""Resolve arguments to networks, and paths to the user's own data, models and neurons.
 
-Code is run only from a path in the command itself, never from one in a stored run or a config file.
+Code is run only from a path given on the command line, never from a path in a stored run or a config file.
 """
 
 import inspect
@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 _PATHS: dict[str, str] = {}
-"""The code that made each of the user's networks, by the network's name."""
+"""The path of the code that builds each of the user's networks, by the network's name."""
 _MOST = 1 << 33
-"""The most bytes of a file of parameters: 8 GiB."""
+"""Largest allowed parameter file, in bytes: 8 GiB."""
 
 
 class Source(NamedTuple):
-    """A network, the arguments that would build it again, and the config of its run, where known."""
+    """A network, the arguments that would rebuild it, and its run's config, if known."""
 
     network: "Network"
     arguments: dict[str, Any] | None
@@ -57,14 +57,14 @@ class Source(NamedTuple):
 def load_network(
     source: str, neuron: str = "UltraLIF", seed: int = 0, runs_dir: Path | None = None
 ) -> Source:
-    """Return the network that an argument names, after checking that its weights are finite.
+    """Load the network named by an argument, after checking that its weights are finite.
 
     Args:
-        source: sizes for a random network, such as 784-64-10; a file that `save_network` or NIR wrote; a
-            run's folder or name; or the name of a network that comes with the library.
+        source: sizes for a random network, such as 784-64-10; a file from `save_network` or a NIR file; a
+            run's folder or name; or the name of a network that ships with the library.
         neuron: the neuron of a random network.
-        seed: the seed of a random network.
-        runs_dir: where runs are kept.
+        seed: the seed for a random network.
+        runs_dir: runs folder.
     """
     from ultralif.nn import Network
     from ultralif.training.networks import network_arguments
@@ -76,18 +76,18 @@ def load_network(
     network, config = load_module(source, runs_dir)
     if not isinstance(network, Network):
         raise InputError(
-            f"{source} is a {type(network).__name__}, and this command takes multilayer perceptrons; in "
-            f"Python, ultralif.load({source!r}) returns it"
+            f"{source} is a {type(network).__name__}, but this command only supports multilayer perceptrons; "
+            f"in Python, ultralif.load({source!r}) returns it"
         )
     return Source(network, None if config is None else network_arguments(config), config)
 
 
 def load_module(source: str, runs_dir: Path | None = None) -> "tuple[nn.Module, RunConfig | None]":
-    """Return the module of a run, of a file or of the library, and the run's config; its weights are finite.
+    """Load a module from a run, a file or the library, with its run's config; its weights must be finite.
 
     Args:
-        source: a file, a run's folder or name, or the name of a network that comes with the library.
-        runs_dir: where runs are kept.
+        source: a file, a run's folder or name, or the name of a network that ships with the library.
+        runs_dir: runs folder.
     """
     if Path(source).is_file() and Path(source).suffix != ".nir":
         return _read_file(Path(source)).network, None
@@ -101,7 +101,7 @@ def load_module(source: str, runs_dir: Path | None = None) -> "tuple[nn.Module, 
             "ultralif runs list, ultralif models list"
         ) from error
     if diverged:
-        say(f"the loss of run {source} diverged; these are its weights before that")
+        say(f"the loss of run {source} diverged; these are its weights from before the divergence")
     _check_finite(source, network)
     return network, config
 
@@ -125,7 +125,7 @@ def _random_network(source: str, neuron: str, seed: int) -> Source:
 
 
 def _read_file(path: Path) -> Source:
-    """Read safetensors whose metadata contains a mode and, as JSON, the arguments of `ultralif.Network`."""
+    """Read a safetensors file whose metadata has the mode and, as JSON, arguments for `ultralif.Network`."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -134,7 +134,7 @@ def _read_file(path: Path) -> Source:
     content = read_bytes(path, _MOST)
     try:
         tensors = load(content)
-        size = int.from_bytes(content[:8], "little")  # of the header, which has been checked by now
+        size = int.from_bytes(content[:8], "little")  # of the header, which `load` has already checked
         described = parse_json(content[8 : 8 + size], shown(path))["__metadata__"]
         arguments = parse_json(described["network"], shown(path))
         network = Network(**arguments)
@@ -142,7 +142,7 @@ def _read_file(path: Path) -> Source:
         set_mode(network, cast("Mode", described["mode"]))
     except (KeyError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
         raise InputError(
-            f"{path} is neither a .nir file nor what 'ultralif analyze prune --out' writes: {error!r}"
+            f"{path} is neither a .nir file nor a file from 'ultralif analyze prune --out': {error!r}"
         ) from error
     _check_finite(path, network)
     return Source(network, arguments)
@@ -163,7 +163,7 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
     from ultralif.files import write_file
 
     if arguments is None:
-        raise InputError(f"a network from NIR cannot be written to {path}; leave the file out")
+        raise InputError(f"a network from NIR cannot be written to {path}; omit the output file")
 
     options = dict(arguments.get("neuron_options") or {})
     neurons = [neuron for _, neuron in network.layers()]
@@ -175,8 +175,8 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
         shapes = {tuple(shape) for neuron in neurons for _, shape in neuron.shapes()}
         if len(shapes) > 1:
             raise InputError(
-                f"layers of different sizes with constants for each neuron, {sorted(shapes)}, cannot be "
-                f"written to {path}; leave the file out"
+                f"layers of different sizes with per-neuron constants, {sorted(shapes)}, cannot be "
+                f"written to {path}; omit the output file"
             )
         (options["parameter_shape"],) = shapes
     described = arguments | {"sizes": list(network.sizes), "neuron_options": options}
@@ -193,7 +193,7 @@ def is_code(value: str) -> bool:
 
 
 def is_path(value: str) -> bool:
-    """Return whether a dataset is given by a path: a file of code or arrays, or a folder."""
+    """Return whether a dataset is given as a path: a code file, an array file, or a folder."""
     return is_code(value) or value.endswith(".npz") or (Path(value).is_dir() and "/" in value)
 
 
@@ -221,7 +221,7 @@ def register_dataset(path: str) -> str:
 
 
 def neuron_name(value: str) -> str:
-    """Return the name of a neuron, after registering one that is given as ``file.py:Class``."""
+    """Return the name of a neuron, registering it first if it is given as ``file.py:Class``."""
     if not is_code(value):
         return value
     from ultralif.nn import Neuron, register
@@ -233,12 +233,12 @@ def neuron_name(value: str) -> str:
 
 
 def register_model(path: str, config: "RunConfig") -> str:
-    """Register the network that ``file.py:Class`` makes, and return its name.
+    """Register the network that ``file.py:Class`` builds, and return its name.
 
     Args:
-        path: the code; it is called with those of ``classes``, ``shape`` (of a sample), ``channels``,
-            ``timesteps`` and ``neuron`` (a name) that it accepts.
-        config: the config of the run.
+        path: the code. Of the arguments ``classes``, ``shape`` (of a sample), ``channels``, ``timesteps`` and
+            ``neuron`` (a name), it receives those that it accepts.
+        config: the run's config.
     """
     from torch import nn
 
@@ -258,7 +258,7 @@ def register_model(path: str, config: "RunConfig") -> str:
     def build() -> nn.Module:
         net = make(**given)
         if not isinstance(net, nn.Module):
-            raise InputError(f"model {path} must make a torch.nn.Module, got {type(net).__name__}")
+            raise InputError(f"model {path} must return a torch.nn.Module, got {type(net).__name__}")
         return net
 
     name = add_model(build, title=Path(path).name)
@@ -267,21 +267,21 @@ def register_model(path: str, config: "RunConfig") -> str:
 
 
 def make_network(path: str) -> "nn.Module":
-    """Return the network that the code of ``file.py:Class`` makes without arguments."""
+    """Return the network that ``file.py:Class`` builds when called without arguments."""
     from torch import nn
 
     net = _code(path)()
     if not isinstance(net, nn.Module):
-        raise InputError(f"{path} must make a torch.nn.Module, got {type(net).__name__}")
+        raise InputError(f"{path} must return a torch.nn.Module, got {type(net).__name__}")
     return net
 
 
 def register_models(model: str, configs: Sequence["RunConfig"]) -> list["RunConfig"]:
-    """Return the runs of a sweep, each with the network that the user's code makes for it.
+    """Return the runs of a sweep, each with the network that the user's code builds for it.
 
     Args:
         model: the name that `register_model` returned for one of them.
-        configs: the runs; code that takes no ``neuron`` has only one of them for each T, penalty and seed.
+        configs: the runs. If the code does not accept ``neuron``, one run per T, penalty and seed is kept.
     """
     from ultralif.training.members import neurons_of
     from ultralif.training.networks import build_network
@@ -297,11 +297,11 @@ def register_models(model: str, configs: Sequence["RunConfig"]) -> list["RunConf
 def register_paths_of(
     run: str, runs_dir: Path | None, dataset: str | None, model: str | None, neuron: str | None
 ) -> None:
-    """Register the user's own data, network and neuron of a stored run, for the paths that are given.
+    """Register the user's own data, network and neuron for a stored run, if their paths are given.
 
     Args:
         run: its name or folder.
-        runs_dir: where runs are kept.
+        runs_dir: runs folder.
         dataset: as for `register_dataset`.
         model: as for `register_model`.
         neuron: as for `neuron_name`.
@@ -318,19 +318,19 @@ def register_paths_of(
 
 
 def _code(path: str) -> Callable[..., object]:
-    """Return the object of that name in a Python file."""
+    """Return the object that ``file.py:name`` refers to."""
     matched = _CODE.fullmatch(path)
     if matched is None:
         raise InputError(f"{path!r} must be a Python file and a name in it, such as my.py:Net")
     file = Path(matched[1])
     if not file.is_file():
-        raise InputError(f"there is no file {file}")
+        raise InputError(f"file {file} does not exist")
     name = f"_own_{file.stem}"  # a file called nir.py must not replace the library
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise InputError(f"{file} is not a Python file")
     module = module_from_spec(spec)
-    sys.modules.setdefault(name, module)  # dataclasses and pickles look it up there
+    sys.modules.setdefault(name, module)  # dataclasses and pickle look up modules there
     spec.loader.exec_module(module)
     found = getattr(module, matched[2], None)
     if not callable(found):

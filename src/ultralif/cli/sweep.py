@@ -1,4 +1,4 @@
-"""``ultralif sweep``: many runs, planned as stacks; and the plan that ``--dry-run`` prints."""
+"""``ultralif sweep``: train many runs in stacks, and print the plan for ``--dry-run``."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -33,8 +33,8 @@ MOST_SEEDS = 100_000
 class Sweep(Common):
     """Train every unfinished combination of neurons, time steps, penalties and seeds.
 
-    Runs that share dataset, time steps and seed are trained together, as one stack, on a GPU with all seeds.
-    To resume a sweep that was stopped, give the same command again.
+    Runs with the same dataset, time steps and seed are trained together as one stack; on a GPU, a stack
+    contains all seeds. To resume an interrupted sweep, run the same command again.
 
     Examples:
       ultralif sweep --neurons all --timesteps 1,10,30 --sparsity 0,0.01,0.1 --seeds 5
@@ -48,17 +48,18 @@ class Sweep(Common):
     neurons: tuple[str, ...] = ("all",)
     """Names of neurons, or of groups: all, paper (all but SoftLIF), ultra, baselines."""
     timesteps: tuple[int, ...] = (1, 10, 30)
-    """The time steps T."""
+    """Numbers of time steps T."""
     sparsity: tuple[float, ...] = (0.0,)
     """Weights lambda of the sparsity penalty, the mean spike rate, in the loss."""
     seeds: tuple[int, ...] = (1,)
-    """One number: how many seeds, from --seed on. Several numbers: the seeds themselves."""
+    """One number: the number of seeds, starting at --seed. Several numbers: the seeds themselves."""
     largest: int = 64
-    """The most networks of a seed that are trained together."""
+    """Largest number of networks per seed that are trained together."""
     ray: Annotated[str | None, Alone("local")] = None
-    """Train on a Ray cluster: its address, or none to start Ray here. All nodes must see --runs-dir."""
+    """Train on the Ray cluster at this address, or start Ray locally without one. All nodes need access to
+    --runs-dir."""
     cpus: int = 1
-    """With --ray: cores for each stack that is not on a GPU; a stack on a GPU has that GPU to itself."""
+    """With --ray: cores for each stack on the CPU; a stack on a GPU has that GPU to itself."""
 
 
 def main(argv: list[str]) -> None:
@@ -68,9 +69,7 @@ def main(argv: list[str]) -> None:
     is_own = own_model or args.run.dataset.startswith("own:")
     is_own = is_own or not {*args.neurons} <= {*NEURON_NAMES, *NEURON_GROUPS}
     if args.ray is not None and is_own:
-        raise InputError(
-            "your own data, networks and neurons are known to this process only; leave --ray out"
-        )
+        raise InputError("your own data, networks and neurons are only known to this process; omit --ray")
     seeds: Sequence[int] = args.seeds
     if len(seeds) == 1:
         check_range("seeds", seeds[0], 1, MOST_SEEDS)
@@ -100,22 +99,22 @@ def main(argv: list[str]) -> None:
     echo(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
     if len(finished) < len(rows):
         lost = ", ".join(row.id for row in rows if row.status != "done")
-        raise JobError(f"the loss of {len(rows) - len(finished)} diverged, and they are left out: {lost}")
+        raise JobError(f"left out of the table, because the loss diverged: {lost}")
 
 
 def _seeds_together(args: Sweep, seeds: int) -> int:
-    """Return how many seeds to train in one stack: on one GPU several take little more time than one."""
+    """Return how many seeds to train in one stack; on a GPU, several take little longer than one."""
     from ultralif.training.device import pick_device
 
     return seeds if args.ray is None and pick_device(args.device).type == "cuda" else 1
 
 
 def _train(stacks: Stacks, store: Store, args: Sweep) -> None:
-    """Print the plan with its estimated time, then train it; Ctrl-C stops it and saves everything."""
+    """Print the plan with its estimated time, then train it; Ctrl-C saves everything and stops."""
     quiet = args.quiet or args.json
     if not stacks:
         if not quiet:
-            say("all runs are finished already")
+            say("all runs are already finished")
         return
     from ultralif.training import estimate, run_local
 
@@ -131,13 +130,13 @@ def _train(stacks: Stacks, store: Store, args: Sweep) -> None:
         if not quiet:
             seconds = estimate(stacks, args.device)
             _print(stacks, seconds, sys.stderr)
-    with redirect_stdout(sys.stderr), args.watched(seconds) as options:  # Ray prints a message of its own
+    with redirect_stdout(sys.stderr), args.watched(seconds) as options:  # Ray prints its own message
         for _ in train(stacks, store, options):
             pass
 
 
 def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
-    """Print what would be trained, its size and time, and the config if there is only one run."""
+    """Print the planned runs, their size and time, and the config if there is only one run."""
     from ultralif.nn import Neuron
     from ultralif.training import estimate
     from ultralif.training.networks import build_network
@@ -163,11 +162,11 @@ def _print(stacks: Stacks, seconds: Sequence[float], file: TextIO) -> None:
         print_table(tuple(rows[0]), [tuple(row.values()) for row in rows], file=file)
     runs = sum(map(len, stacks))
     what = f"{spell_count(runs, 'run')} in {spell_count(len(stacks), 'stack')}"
-    echo(f"{what}, about {spell_time(sum(seconds))}, without loading and evaluation", file)
+    echo(f"{what}, about {spell_time(sum(seconds))}, excluding loading and evaluation", file)
 
 
 def _rows(stacks: Stacks, seconds: Sequence[float]) -> list[dict[str, Any]]:
-    """Describe the stacks; those that differ only in their seed are one row."""
+    """Describe the stacks, combining those that differ only in their seed."""
     from ultralif.training.networks import build_network, footprint, titles
 
     rows: dict[tuple[object, ...], dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""``ultralif train``: one run, from flags or a file to a table."""
+"""``ultralif train``: train one run from flags or a config file, and print its results."""
 
 import os
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ __all__ = ["COMMAND", "main"]
 class Train(Common):
     """Train a network, store the run and print its accuracy, spike rate and energy in every mode.
 
-    Without --dataset, --model or --hidden it trains a small convolutional network on built-in data, in half
-    a minute. A --model comes with the recipe that trains it; other networks are perceptrons with the
-    defaults below. Give the same command again to resume a run that was stopped.
+    Without --dataset, --model or --hidden, it trains a small convolutional network on built-in data in half
+    a minute. Each --model has its own training recipe; other networks are perceptrons with the defaults
+    below. Run the same command again to resume an interrupted run.
 
     Examples:
       ultralif train
@@ -37,19 +37,19 @@ class Train(Common):
     """
 
     tensorboard: Path | None = None
-    """Write the history for TensorBoard into this folder."""
+    """Folder to write the history to, for TensorBoard."""
     graph: bool = True
-    """On a GPU, record a training step once and replay it. Your own network needs --no-graph if it makes
-    decisions in Python at every step."""
+    """On a GPU, record a training step once and replay it. Your own network needs --no-graph if its control
+    flow in Python changes between steps."""
     again: bool = False
-    """Train a finished run again, and replace its result."""
+    """Train a finished run again and replace its result."""
 
 
 def main(argv: list[str]) -> None:
     """Train one run."""
     args = read_arguments(Train, argv, "train", _recipe)
     run = args.run
-    name = run.id  # refuses an option that the neuron does not have
+    name = run.id  # rejects options that the neuron does not have
     warn_of_batch(run)
     if args.dry_run:
         from ultralif.cli.sweep import show_plan
@@ -59,16 +59,16 @@ def main(argv: list[str]) -> None:
             args.print_recipe()
         return
     if args.tensorboard is not None:
-        need("tensorboard", "tensorboard")  # refuse it now, not after training
+        need("tensorboard", "tensorboard")  # fail now rather than after training
     store = Store(args.runs_dir)
     found = [] if args.again else store.rows(runs=[name])
-    if found and args.device not in ("auto", "cpu"):  # even if the run is finished already
+    if found and args.device not in ("auto", "cpu"):  # check the device even if the run is already finished
         from ultralif.training.device import pick_device
 
         pick_device(args.device)
     warn_of_changed_code(found)
     if found and not args.json and _is_first():
-        say(f"{run.id} is finished already; these are its results. To train it again: --again")
+        say(f"{run.id} is already finished; these are its results. To train it again, add --again")
     result = found[0] if found else _train(run, args)
     if result is None or not _is_first():
         return
@@ -88,12 +88,12 @@ def main(argv: list[str]) -> None:
 
 
 def _recipe(given: Mapping[str, object]) -> str | None:
-    """Return the recipe for the digits, unless the user chooses what is trained."""
+    """Return the recipe for digits, unless the user chooses the data or the network."""
     return None if given.keys() & {"dataset", "model", "hidden"} else "digits"
 
 
 def _is_first() -> bool:
-    """Return whether this is the only process of the job, or the first one of torchrun."""
+    """Return whether this is the job's only process, or torchrun's first one."""
     return os.environ.get("RANK", "0") == "0"
 
 
