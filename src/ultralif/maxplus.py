@@ -20,20 +20,20 @@ __all__ = [
 ]
 
 MAX_TERMS = 2**25
-"""A product that would hold more sums than this at once is computed a few rows at a time."""
+"""A product with more sums than this is computed a few rows at a time."""
 
 
 def lse(x: Tensor, eps: float | Tensor = 1.0, dim: int = -1) -> Tensor:
     r"""Return the soft maximum along a dimension, :math:`\epsilon \log \sum_i e^{x_i/\epsilon}` (eq. 3).
 
-    It is between ``max(x)`` and ``max(x) + eps * log(n)``, and its gradient is ``softmax(x / eps)``.
-    The maximum is factored out first, so nothing overflows, and the gradient for ``eps`` is the entropy of
-    that softmax without cancellation. ``-inf``, the zero of the algebra, is absorbed.
+    It lies between ``max(x)`` and ``max(x) + eps * log(n)``, and its gradient is ``softmax(x / eps)``.
+    The maximum is factored out first, so nothing overflows, and the gradient with respect to ``eps``, the
+    entropy of that softmax, is free of cancellation. ``-inf``, the zero of the algebra, is absorbed.
 
     Args:
         x: any real tensor.
         eps: temperature > 0; broadcasts against ``x`` before the reduction.
-        dim: the dimension that is reduced.
+        dim: the dimension to reduce.
 
     Example:
         >>> lse(torch.tensor([1.0, 1.0]), eps=0.5)  # 1 + 0.5 * log(2)
@@ -41,8 +41,8 @@ def lse(x: Tensor, eps: float | Tensor = 1.0, dim: int = -1) -> Tensor:
     """
     top = x.amax(dim, keepdim=True).detach()
     infinite = torch.isinf(top)
-    # Below 1000 * eps a term is exp(-1000) = 0 in every precision. Clamped there, it stays finite, and so
-    # does what the chain rule multiplies by it: -inf * 0 would be NaN.
+    # A term more than 1000 * eps below the maximum is exp(-1000) = 0 in every precision. Clamping keeps it
+    # finite, along with its factors in the chain rule: -inf * 0 would be NaN.
     floor = -1000.0 * (eps.detach() if isinstance(eps, Tensor) else eps)
     gap = torch.where(infinite, 0.0, x - top).clamp(min=floor)
     soft = top + eps * torch.log(torch.exp(gap / eps).sum(dim, keepdim=True))
@@ -60,7 +60,7 @@ def soft_spike(v: Tensor, threshold: float | Tensor, eps: float | Tensor) -> Ten
 
 
 def hard_spike(v: Tensor, threshold: float | Tensor) -> Tensor:
-    r"""Return the hard spike :math:`H(v - \theta)`: 1 where ``v > threshold``, strictly, else 0.
+    r"""Return the hard spike :math:`H(v - \theta)`: 1 where ``v > threshold`` (strictly), else 0.
 
     Example:
         >>> hard_spike(torch.tensor([0.0, 0.5, 1.0]), threshold=0.5)
@@ -72,7 +72,7 @@ def hard_spike(v: Tensor, threshold: float | Tensor) -> Tensor:
 def ultradiscretize(x: Tensor, eps: float | Tensor = 1.0) -> Tensor:
     r"""Map positive numbers into the algebra, :math:`D_\epsilon(x) = \epsilon \log x` (theorem 5.7).
 
-    It turns sums into `lse` and products into sums, exactly and for every ``eps > 0``; 0 becomes ``-inf``.
+    It turns sums into `lse` and products into sums, exactly, for every ``eps > 0``. 0 becomes ``-inf``.
 
     Example:
         >>> x = torch.tensor([1.0, 2.0])
@@ -98,8 +98,8 @@ def matmul(a: Tensor, b: Tensor, eps: float = 0.0) -> Tensor:
     Args:
         a: ``[..., n, k]``.
         b: ``[..., k, m]``.
-        eps: a temperature > 0 puts `lse` in place of the maximum: the image of the ordinary product under
-            `ultradiscretize`.
+        eps: a temperature > 0 replaces the maximum by `lse`, which gives the image of the ordinary product
+            under `ultradiscretize`.
 
     Example:
         >>> matmul(torch.tensor([[0.0, 1.0]]), torch.tensor([[2.0], [3.0]]))
@@ -118,7 +118,7 @@ def matmul(a: Tensor, b: Tensor, eps: float = 0.0) -> Tensor:
 
 
 def identity(n: int, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
-    """Return the unit matrix of the algebra: 0 on the diagonal, ``-inf`` elsewhere.
+    """Return the identity matrix of the algebra: 0 on the diagonal, ``-inf`` elsewhere.
 
     Example:
         >>> identity(2)
@@ -129,7 +129,7 @@ def identity(n: int, dtype: torch.dtype | None = None, device: torch.device | No
 
 
 def power(a: Tensor, exponent: int, eps: float = 0.0) -> Tensor:
-    r"""Return :math:`A^{\otimes k}`: entry ij is the greatest weight of a walk of k edges from i to j.
+    r"""Return :math:`A^{\otimes k}`: entry ij is the largest weight of a walk with k edges from i to j.
 
     Args:
         a: ``[n, n]``.
@@ -155,9 +155,10 @@ def power(a: Tensor, exponent: int, eps: float = 0.0) -> Tensor:
 
 
 def eigenvalue(a: Tensor) -> Tensor:
-    r"""Return the greatest mean weight of a circuit, by Karp's algorithm: :math:`A \otimes x = \lambda + x`.
+    r"""Return the eigenvalue, :math:`A \otimes x = \lambda + x`: the largest mean weight of a circuit.
 
-    It is the growth per step of :math:`A^{\otimes k} \otimes x`; ``-inf`` if no circuit exists.
+    It is computed by Karp's algorithm. It is the growth per step of :math:`A^{\otimes k} \otimes x`, and
+    ``-inf`` if there is no circuit.
 
     Example:
         >>> eigenvalue(torch.tensor([[0.0, 2.0], [1.0, 0.0]]))
@@ -165,7 +166,7 @@ def eigenvalue(a: Tensor) -> Tensor:
     """
     _check_square(a)
     n = len(a)
-    walks = [a.new_zeros(n)]  # the greatest weight of a walk of k edges from each node
+    walks = [a.new_zeros(n)]  # the largest weight of a walk with k edges from each node
     for _ in range(n):
         walks.append((a + walks[-1]).amax(-1))
     longest = walks.pop()
@@ -178,7 +179,7 @@ def eigenvalue(a: Tensor) -> Tensor:
 
 
 def eigenvector(a: Tensor) -> Tensor:
-    r"""Return a vector, its greatest entry 0, with :math:`A \otimes x = \lambda + x` for `eigenvalue`.
+    r"""Return an eigenvector, :math:`A \otimes x = \lambda + x`, with largest entry 0.
 
     Example:
         >>> eigenvector(torch.tensor([[0.0, 2.0], [1.0, 0.0]]))
@@ -195,7 +196,7 @@ def eigenvector(a: Tensor) -> Tensor:
 def star(a: Tensor) -> Tensor:
     r"""Return the Kleene star :math:`A^* = I \oplus A \oplus A^{\otimes 2} \oplus \dots`, the best walks.
 
-    An InputError says so if it diverges, that is if a circuit of positive weight exists.
+    Raise an InputError if it diverges, that is, if there is a circuit of positive weight.
 
     Example:
         >>> star(torch.tensor([[-1.0, 2.0], [-3.0, -1.0]]))
@@ -214,7 +215,7 @@ def star(a: Tensor) -> Tensor:
 
 
 def _closure(a: Tensor) -> Tensor:
-    """Return the greatest weight of a walk of at least one edge, for circuits of weight <= 0."""
+    """Return the largest weight of a walk with at least one edge, if all circuits have weight <= 0."""
     for k in range(len(a)):
         a = torch.maximum(a, a[:, k : k + 1] + a[k : k + 1])
     return a
@@ -226,4 +227,4 @@ def _check_square(a: Tensor) -> None:
             f"a must be a square matrix of floating-point numbers, got {a.dtype} of shape {tuple(a.shape)}"
         )
     if not bool((a < torch.inf).all()):
-        raise InputError("a holds NaN or +inf, which max-plus algebra lacks; -inf means no edge")
+        raise InputError("a contains NaN or +inf, which do not exist in max-plus algebra; -inf means no edge")

@@ -1,7 +1,7 @@
 """Hyperplane arrangements: bounds, exact enumeration of the regions, general position.
 
-A layer ``W x + b`` whose neurons fire above ``c`` cuts the input space by the hyperplanes
-``w_j . x = c_j - b_j``; the regions between them are the spike patterns of one time step.
+A layer ``W x + b`` whose neurons fire above ``c`` divides the input space along the hyperplanes
+``w_j . x = c_j - b_j``; each region between them has its own spike pattern for one time step.
 """
 
 from math import comb
@@ -20,22 +20,22 @@ __all__ = ["Regions", "check_hyperplanes", "count_regions", "enumerate_regions",
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-11
-"""Unit normals that differ by less are treated as equal, and so are distances from the origin."""
+"""Unit normals that differ by less than this are treated as equal, as are distances from the origin."""
 
 ROUNDING = 4e-16
-"""The error of one step of the computation, relative to its inputs."""
+"""Relative rounding error of one computation step."""
 
 MAX_REGIONS = 300_000
-"""Jobs with a greater bound are refused: they take minutes or longer."""
+"""Jobs with a larger bound are refused, because they take minutes or longer."""
 
 SECONDS_PER_REGION = 2e-4
-"""Seconds per region on one core of a laptop, an upper estimate."""
+"""Upper estimate of the seconds per region on one laptop core."""
 
 
 def region_bound(hyperplanes: int, dimension: int) -> int:
     r"""Return Zaslavsky's bound :math:`R(h, n) = \sum_{k \le \min(h, n)} \binom hk` (proposition C.3).
 
-    It is attained in general position. An arrangement of rank r obeys ``R(h, r)``.
+    It is attained in general position. For an arrangement of rank r, the bound is ``R(h, r)``.
 
     Example:
         >>> region_bound(4, 2), region_bound(64, 784) == 2**64
@@ -47,7 +47,7 @@ def region_bound(hyperplanes: int, dimension: int) -> int:
 
 
 class Regions(NamedTuple):
-    """Every region of an arrangement, by one point inside each.
+    """All regions of an arrangement, each represented by a point inside it.
 
     Example:
         >>> regions = enumerate_regions(torch.eye(2), torch.zeros(2))
@@ -58,7 +58,7 @@ class Regions(NamedTuple):
     points: Tensor
     """``[regions, n]``"""
     patterns: Tensor
-    """``[regions, h]``: the hyperplanes on whose positive side the region is, ``w . x > c``."""
+    """``[regions, h]``: whether the region is on each hyperplane's positive side, ``w . x > c``."""
 
 
 def enumerate_regions(
@@ -66,15 +66,15 @@ def enumerate_regions(
 ) -> Regions:
     """Find all regions of the hyperplanes ``weight @ x = offset``, exactly.
 
-    Hyperplanes are added one by one. A new one splits the regions that it passes through; their traces on it
-    are the regions of a smaller arrangement, with one dimension less. A point of such a trace, moved to
-    either side, gives a point in each half. So no region is missed, and each has a point as proof.
+    Hyperplanes are added one by one. A new one splits the regions that it passes through. Their traces on it
+    are the regions of a smaller arrangement with one dimension less. Moving a point in such a trace to
+    either side yields a point in each half. So no region is missed, and a point proves that each one exists.
 
     Args:
         weight: normals ``[h, n]``; a zero row is not a hyperplane.
         offset: ``[h]``.
         tol: see `TOLERANCE`.
-        limit: refuse a job whose bound ``R(h, rank)`` is greater.
+        limit: refuse a job whose bound ``R(h, rank)`` is larger.
 
     Example:
         >>> lines = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -91,14 +91,14 @@ def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, lim
     """Count the regions of the hyperplanes ``weight @ x = offset``, exactly, without listing them.
 
     Each hyperplane adds as many regions as the earlier ones cut it into (deletion and restriction), so each
-    step solves a problem of one dimension less. Thousands of lines in a plane take seconds. Independent
-    normals, which a layer with fewer neurons than inputs nearly always has, give 2^h immediately.
+    step solves a problem with one dimension less. Thousands of lines in a plane take seconds. For independent
+    normals, which are typical of a layer with fewer neurons than inputs, the count is simply 2^h.
 
     Args:
         weight: normals ``[h, n]``; a zero row is not a hyperplane.
         offset: ``[h]``.
         tol: see `TOLERANCE`.
-        limit: refuse a job whose bound ``R(h, rank - 1)`` on the traces is greater.
+        limit: refuse a job whose bound ``R(h, rank - 1)`` on the traces is larger.
 
     Example:
         >>> count_regions(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([0.5, 0.5]))
@@ -113,12 +113,12 @@ def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, lim
 
 
 class _Planes(NamedTuple):
-    """Distinct hyperplanes ``unit @ x = distance`` with normals of length one."""
+    """Distinct hyperplanes ``unit @ x = distance`` with unit normals."""
 
     unit: Array
     distance: Array
     doubt: Array
-    """The accumulated rounding error of each; it is large for traces of nearly parallel hyperplanes."""
+    """Each one's accumulated rounding error, which is large for traces of nearly parallel hyperplanes."""
 
 
 def _count(planes: _Planes, tol: float) -> int:
@@ -128,7 +128,7 @@ def _count(planes: _Planes, tol: float) -> int:
 
 
 def _essential(weight: Tensor, offset: Tensor, tol: float) -> tuple[_Planes, Array]:
-    """Return the distinct hyperplanes in the space of their normals, and a basis of that space.
+    """Return the distinct hyperplanes in the space spanned by their normals, and a basis of that space.
 
     The arrangement is constant along all other directions.
     """
@@ -143,7 +143,7 @@ def _essential(weight: Tensor, offset: Tensor, tol: float) -> tuple[_Planes, Arr
 
 
 def check_hyperplanes(weight: Tensor, offset: Tensor) -> None:
-    """Raise an InputError unless these are finite normals ``[h, n]`` and offsets ``[h]``."""
+    """Raise an InputError unless the arguments are finite normals ``[h, n]`` and offsets ``[h]``."""
     if weight.dim() != 2 or offset.shape != weight.shape[:1]:
         raise InputError(
             f"weight must be [h, n] and offset [h], got {tuple(weight.shape)} and {tuple(offset.shape)}"
@@ -153,13 +153,13 @@ def check_hyperplanes(weight: Tensor, offset: Tensor) -> None:
 
 
 def _distinct(normals: Array, offsets: Array, doubt: Array, tol: float) -> _Planes:
-    """Scale normals to length one; drop those that vanish, and hyperplanes that equal an earlier one."""
+    """Normalise the normals; drop zero normals, and hyperplanes equal to an earlier one."""
     length = np.linalg.norm(normals, axis=1)
     keep = length > tol
     length = length[keep]
     unit, distance = normals[keep] / length[:, None], offsets[keep] / length
     doubt = (doubt[keep] + ROUNDING * (1 + np.abs(offsets[keep]))) / length
-    if unit.shape[1] == 1:  # points on a line are sorted, which is fast for thousands
+    if unit.shape[1] == 1:  # sorting points on a line is fast even for thousands
         cuts = distance * unit[:, 0]
         order = np.argsort(cuts)
         cuts, doubt = cuts[order], doubt[order]
@@ -177,7 +177,7 @@ def _distinct(normals: Array, offsets: Array, doubt: Array, tol: float) -> _Plan
 
 
 def _nearly_parallel(unit: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the pairs of nearly parallel normals, later one first; in blocks, so that thousands fit."""
+    """Return pairs of nearly parallel normals, the later one first; work in blocks to save memory."""
     pairs, block = [], 1000
     for start in range(0, max(len(unit), 1), block):
         cosine = unit[start : start + block] @ unit[: start + block].T
@@ -223,13 +223,13 @@ def _inner_points(planes: _Planes, tol: float) -> Array:
         points = np.vstack((points, fresh))
         key = np.concatenate((key + (side > 0) * salt[j], (sides > 0) @ salt[: j + 1]))
         margin = np.concatenate((np.minimum(margin, np.abs(side)), np.abs(sides).min(1)))
-        order = np.argsort(-margin, kind="stable")  # of each region, the point farthest from all walls
+        order = np.argsort(-margin, kind="stable")  # in each region, keep the point farthest from all walls
         kept = order[np.unique(key[order], return_index=True)[1]]
         points, key, margin = points[kept], key[kept], margin[kept]
         if len(points) != expected:
             raise JobError(
-                f"hyperplane {j} is within rounding of a degenerate position ({len(points)} regions told "
-                f"apart, {expected} expected); raise tol (now {tol:g}) to treat near-equal ones as equal"
+                f"hyperplane {j} is within rounding error of a degenerate position (found {len(points)} "
+                f"regions, expected {expected}); raise tol (now {tol:g}) to treat near-equal ones as equal"
             )
     return points
 
@@ -244,7 +244,7 @@ def _traces(planes: _Planes, j: int, tol: float) -> tuple[_Planes, Array]:
 
 
 def _room(on: Array, planes: _Planes, j: int) -> Array:
-    """Return how far points can move off hyperplane j: half-way to the nearest earlier one."""
+    """Return how far points can move off hyperplane j: halfway to the nearest earlier hyperplane."""
     gap = np.abs(on @ planes.unit[:j].T - planes.distance[:j])
     slope = np.abs(planes.unit[:j] @ planes.unit[j])
     room: Array = (gap / np.maximum(slope, 1e-30)).min(1, initial=2.0)

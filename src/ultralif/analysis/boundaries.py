@@ -1,4 +1,4 @@
-"""Decision boundaries in a plane through three samples: where the best two class scores tie."""
+"""Decision boundaries in a plane through three samples: where the two best class scores tie."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, get_args
@@ -17,7 +17,7 @@ MAX_POINTS = 4_000_000
 
 
 class BoundarySlice(NamedTuple):
-    """The classes of a network in a plane, ``[resolution, resolution]`` each; rows go up.
+    """A network's classes in a plane, as ``[resolution, resolution]`` tensors; row 0 is the bottom.
 
     Example:
         >>> from ultralif.analysis import plane_through
@@ -30,13 +30,13 @@ class BoundarySlice(NamedTuple):
     margin: Tensor
     """Difference between the best and the second-best score; 0 where they tie."""
     boundary: Tensor
-    """True next to a change of class, the locus where two scores cross."""
+    """True next to a change of class, where two scores cross."""
     tied: Tensor
-    """True where the best two scores are equal: whole cells where scores are piecewise constant."""
+    """True where the two best scores are equal; if scores are piecewise constant, this covers whole areas."""
 
 
 def class_scores(net: Network, timesteps: int = 1) -> Callable[[Tensor], Tensor]:
-    """Return the function from inputs ``[N, n]``, held for all steps, to class scores ``[N, classes]``.
+    """Return a function that maps inputs ``[N, n]``, held for all steps, to class scores ``[N, classes]``.
 
     Example:
         >>> import torch
@@ -60,10 +60,10 @@ def boundary_slice(
     """Evaluate class scores on a square of a plane.
 
     Args:
-        scores: a function from inputs ``[N, n]`` to class scores ``[N, classes]``.
+        scores: a function that maps inputs ``[N, n]`` to class scores ``[N, classes]``.
         plane: the plane.
-        extent: half the side of the square.
-        resolution: points along a side.
+        extent: half the side length of the square.
+        resolution: points along each side.
 
     Example:
         >>> cut = boundary_slice(lambda x: x[:, :2], plane_through(torch.eye(3)), extent=1.0, resolution=8)
@@ -96,7 +96,8 @@ def boundary_slices(
     """Slice a network through three samples ``[3, n]``, once in each mode.
 
     Returns:
-        positions of the samples in the plane, ``[3, 2]``; half the side of the square; a slice for each mode.
+        the samples' positions in the plane, ``[3, 2]``; half the side length of the square; the slice for
+        each mode.
 
     Example:
         >>> positions, extent, slices = boundary_slices(Network((3, 8, 2)), torch.eye(3), resolution=8)

@@ -8,7 +8,7 @@ __all__ = ["duration", "largest", "refuse_beyond"]
 
 
 def duration(seconds: float) -> str:
-    """Format a time with a suitable unit.
+    """Format a duration in a suitable unit.
 
     Example:
         >>> duration(90), duration(7200), duration(1e12)
@@ -21,17 +21,17 @@ def duration(seconds: float) -> str:
 
 
 def largest(work: Callable[[int], int], limit: int, size: int) -> int:
-    """Return the greatest size up to the given one whose work is within the limit."""
+    """Return the largest size, up to the given one, whose work is within the limit."""
     return next((smaller for smaller in range(size, 0, -1) if work(smaller) <= limit), 0)
 
 
 def refuse_beyond(limit: float, work: float, seconds_each: float, what: str, remedy: str) -> None:
-    """Raise an InputError with an estimate if a job has more than ``limit`` pieces of work.
+    """Raise an InputError with a time estimate if a job has more than ``limit`` work items.
 
     Args:
-        limit: the most pieces of work.
-        work: number of pieces.
-        seconds_each: estimated time of one piece.
+        limit: largest allowed number of work items.
+        work: number of work items.
+        seconds_each: estimated time for one item.
         what: the job, such as ``2 hyperplanes of rank 2 have up to 4 regions``.
         remedy: a size that would work.
     """

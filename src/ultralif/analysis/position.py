@@ -1,4 +1,4 @@
-"""General position of hyperplanes, and a count of regions that does not require it."""
+"""Test hyperplanes for general position, and count regions without requiring it."""
 
 from collections.abc import Iterator
 from itertools import combinations, islice
@@ -18,13 +18,13 @@ __all__ = ["Position", "general_position", "subset_batches", "whitney_count"]
 def whitney_count(weight: Tensor, offset: Tensor, tol: float = TOLERANCE) -> Tensor:
     r"""Count regions by Whitney's sum :math:`\sum_B (-1)^{|B| - \mathrm{rank} B}` over central subsets B.
 
-    Central means that the hyperplanes of B share a point. It computes 2^h ranks, but handles a whole batch of
-    small arrangements at once, including degenerate ones. No row may be zero.
+    A subset is central if its hyperplanes share a point. The function computes 2^h ranks, but handles a whole
+    batch of small arrangements at once, including degenerate ones. No row may be zero.
 
     Args:
         weight: ``[..., h, n]``.
         offset: ``[..., h]``.
-        tol: singular values below this count as zero.
+        tol: singular values below this are treated as zero.
 
     Example:
         >>> import torch
@@ -49,7 +49,7 @@ def whitney_count(weight: Tensor, offset: Tensor, tol: float = TOLERANCE) -> Ten
 
 
 class Position(NamedTuple):
-    """Distance of an arrangement from a degenerate one.
+    """How far an arrangement is from a degenerate one.
 
     Example:
         >>> position = general_position(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([0.0, 1.0]))
@@ -59,23 +59,23 @@ class Position(NamedTuple):
 
     general: bool
     margin: float
-    """The least singular value over all subsets of unit normals that must be independent."""
+    """The smallest singular value over all subsets of unit normals that must be independent."""
     subset: tuple[int, ...]
-    """The hyperplanes of that subset."""
+    """The hyperplanes in that subset."""
 
 
 def general_position(
     weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, limit: int = 2_000_000
 ) -> Position:
-    """Return whether hyperplanes are in general position, where the region count is ``R(h, n)``.
+    """Return whether hyperplanes are in general position, in which case there are ``R(h, n)`` regions.
 
-    Every ``min(h, n)`` normals are independent, and no ``n + 1`` hyperplanes share a point.
+    This means that any ``min(h, n)`` normals are independent, and no ``n + 1`` hyperplanes share a point.
 
     Args:
         weight: normals ``[h, n]``.
         offset: ``[h]``.
-        tol: a subset whose least singular value is below this is dependent.
-        limit: refuse if more subsets than this would be tested.
+        tol: a subset whose smallest singular value is below this is treated as dependent.
+        limit: refuse a job that would test more subsets than this.
 
     Example:
         >>> general_position(torch.eye(2), torch.zeros(2))
@@ -103,7 +103,7 @@ def general_position(
 
 
 def _least_singular(rows: Tensor, size: int) -> tuple[float, tuple[int, ...]]:
-    """Return the least singular value over all subsets of that many rows, and the subset."""
+    """Return the smallest singular value over all subsets of ``size`` rows, and that subset."""
     worst = (float("inf"), tuple[int, ...]())
     for batch in subset_batches(len(rows), size):
         values = torch.linalg.svdvals(rows[batch])[..., -1]
@@ -113,7 +113,7 @@ def _least_singular(rows: Tensor, size: int) -> tuple[float, tuple[int, ...]]:
 
 
 def subset_batches(n: int, size: int, batch: int = 20_000) -> Iterator[Tensor]:
-    """Yield all subsets of ``range(n)`` of a size, ``[batch, size]`` at a time."""
+    """Yield all subsets of ``range(n)`` with the given size, in batches ``[batch, size]``."""
     subsets = combinations(range(n), size)
     while chunk := list(islice(subsets, batch)):
         yield torch.tensor(chunk, dtype=torch.int64).reshape(len(chunk), size)

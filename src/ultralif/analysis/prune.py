@@ -1,7 +1,7 @@
-"""Make networks smaller: merge equal neurons, and remove those that span the least volume.
+"""Shrink networks: merge equal neurons, and remove those that span the least volume.
 
-When a neuron of a ring (UltraDLIF) is removed, its neighbours get new neighbours. At T = 1 that has no
-effect; over more steps it does, even if two neurons were equal.
+When a neuron in a ring (UltraDLIF) is removed, its neighbours get new neighbours. At T = 1 this has no
+effect. Over more steps it changes the result, even if the removed neuron was equal to another one.
 """
 
 import copy
@@ -20,7 +20,7 @@ Criterion = Literal["volume", "magnitude", "random"]
 
 
 class Merged(NamedTuple):
-    """A network whose equal neurons were merged, and the groups that were merged.
+    """A network after merging equal neurons, and the merged groups.
 
     Example:
         >>> merged = merge_redundant(Network((4, 8, 2)))
@@ -34,9 +34,10 @@ class Merged(NamedTuple):
 
 @torch.no_grad()
 def redundant_groups(weight: Tensor, bias: Tensor | None, tol: float = 1e-6) -> list[list[int]]:
-    """Return the groups of rows whose weights and biases differ by less than tol times their length.
+    """Return the groups of rows whose weights and biases differ by less than tol times their norm.
 
-    Neurons with different weights are not redundant, even if parallel: they fire for other inputs.
+    Neurons with different weights are not redundant, even if the weights are parallel, because they fire for
+    different inputs.
 
     Example:
         >>> import torch
@@ -57,14 +58,14 @@ def redundant_groups(weight: Tensor, bias: Tensor | None, tol: float = 1e-6) -> 
 
 @torch.no_grad()
 def merge_redundant(net: Network, layer: int = 0, tol: float = 1e-6) -> Merged:
-    """Merge neurons of equal weights and bias into one, whose outgoing weights are the sum of theirs.
+    """Merge neurons with equal weights and bias into one, and sum their outgoing weights.
 
-    The network computes the same as before, up to tol (see the top of this module about rings). Neurons of
-    a layer with learned constants of their own are not merged.
+    The network computes the same function as before, up to tol (for rings, see the module docstring).
+    Neurons are not merged if the layer has separate learned constants for each of them.
 
     Args:
         net: a network; it is not changed.
-        layer: which hidden layer.
+        layer: index of the hidden layer.
         tol: see `redundant_groups`.
 
     Example:
@@ -94,14 +95,14 @@ def prune_neurons(
     mean_spikes: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
-    """Return a network that keeps the given number of neurons of a hidden layer.
+    """Return a copy of a network that keeps the given number of neurons in a hidden layer.
 
     Args:
         net: a network; it is not changed.
         keep: the number of neurons to keep.
         by: the criterion for removing the others, see `prune_order`.
-        layer: which hidden layer.
-        mean_spikes: ``[h]``, the mean spike of each neuron; if given, the mean contribution of the removed
+        layer: index of the hidden layer.
+        mean_spikes: ``[h]``, each neuron's mean spike; if given, the mean contribution of the removed
             neurons is added to the next layer's bias.
         generator: for ``by="random"``.
 
@@ -131,10 +132,10 @@ def prune_order(
 
     Args:
         weight: ``[h, n]``.
-        count: how many.
+        count: the number of rows to remove.
         by: ``volume`` repeatedly removes the row whose removal costs the least `log_volume`: for h <= n the
             one nearest to the span of the others, for h > n the one with the least leverage. ``magnitude``
-            removes the shortest rows, ``random`` any.
+            removes the rows with the smallest norm, and ``random`` removes random rows.
         generator: for ``random``.
 
     Example:
@@ -166,7 +167,7 @@ def prune_order(
 
 
 def _inverse(gram: Tensor) -> Tensor:
-    """Invert a Gram matrix; a small number on its diagonal keeps it regular where rows are dependent."""
+    """Invert a Gram matrix, with a small number added to its diagonal in case rows are dependent."""
     jitter = 1e-12 * gram.diagonal().mean().clamp_min(1e-30)
     inverse: Tensor = torch.linalg.inv(
         gram + jitter * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)

@@ -1,4 +1,4 @@
-"""Regions of real layers: along a line, in a plane, and over time."""
+"""Count the regions of real layers along a line, in a plane, and over time."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -33,16 +33,17 @@ __all__ = [
 AnyNeuron = Neuron[Any]
 
 MAX_BITS = 200_000_000
-"""Rasters with more bits are refused, because they would not fit into a laptop's memory."""
+"""Rasters with more bits are refused, because they would not fit in a laptop's memory."""
 
 
 @torch.no_grad()
 def firing_current(neuron: AnyNeuron, features: int) -> Tensor:
-    """Return the current above which each of the neurons fires at its first step from rest, ``[features]``.
+    """Return the current above which each neuron fires at its first step from rest, ``[features]``.
 
-    It is found by bisection, to the last bit, which works for any neuron. In soft mode firing means a spike
-    above one half. For UltraLIF that is ``threshold + eps * log(1 - exp((log(leak) - threshold) / eps))``,
-    for UltraDLIF ``threshold - eps * log(3)``; the threshold itself in tropical mode.
+    It is found by bisection, down to the last bit, which works for any neuron. In soft mode, a spike above
+    one half counts as firing. In that mode, the current is
+    ``threshold + eps * log(1 - exp((log(leak) - threshold) / eps))`` for UltraLIF and
+    ``threshold - eps * log(3)`` for UltraDLIF; in tropical mode, it is the threshold itself.
 
     Example:
         >>> from ultralif.nn import LIF
@@ -72,7 +73,7 @@ def firing_current(neuron: AnyNeuron, features: int) -> Tensor:
 def hyperplanes(linear: nn.Linear, neuron: AnyNeuron) -> tuple[Tensor, Tensor]:
     """Return normals ``[h, n]`` and offsets ``[h]``: neuron j fires at step 1 where ``w_j . x > offset_j``.
 
-    They are the spike boundaries of a layer at T = 1, in the current mode of the neuron.
+    They define a layer's spike boundaries at T = 1, in the neuron's current mode.
 
     Example:
         >>> from ultralif.nn import LIF
@@ -88,8 +89,8 @@ def hyperplanes(linear: nn.Linear, neuron: AnyNeuron) -> tuple[Tensor, Tensor]:
 def line_crossings(weight: Tensor, offset: Tensor, start: Tensor, end: Tensor) -> Tensor:
     """Return where a segment crosses hyperplanes, as sorted fractions of its length in (0, 1).
 
-    The segment meets one region more than it has crossings. The result is exact for any number of neurons
-    and inputs.
+    The segment passes through one more region than it has crossings. The result is exact for any number of
+    neurons and inputs.
 
     Example:
         >>> normals, offsets = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0.25, 2.0])
@@ -119,13 +120,13 @@ class Plane(NamedTuple):
     up: Tensor
 
     def grid(self, extent: float, resolution: int) -> Tensor:
-        """Return ``[resolution, resolution, n]`` points, |s| and |t| up to the extent; rows go up."""
+        """Return points ``[resolution, resolution, n]``, |s| and |t| up to the extent; row 0 is lowest."""
         ticks = torch.linspace(-extent, extent, resolution, dtype=self.origin.dtype)
         return self.origin + ticks[:, None, None] * self.up + ticks[:, None] * self.right
 
 
 def plane_through(samples: Tensor) -> Plane:
-    """Return the plane through three samples ``[3, n]``, its origin their mean.
+    """Return the plane through three samples ``[3, n]``, with their mean as its origin.
 
     Example:
         >>> import torch
@@ -138,12 +139,12 @@ def plane_through(samples: Tensor) -> Plane:
     directions = samples[1:] - samples[0]
     _, values, basis = torch.linalg.svd(directions, full_matrices=False)
     if len(values) < 2 or float(values[-1]) < 1e-9 * float(values[0]):
-        raise InputError("samples are on one line and define no plane; choose three others")
+        raise InputError("samples are on one line and do not define a plane; choose other samples")
     return Plane(samples.mean(0), basis[0], basis[1])
 
 
 def random_plane(n: int, generator: torch.Generator, around: Tensor | None = None) -> Plane:
-    """Return a plane of random directions, through ``around`` or the origin.
+    """Return a plane with random directions through ``around`` or the origin.
 
     Example:
         >>> random_plane(4, torch.Generator().manual_seed(0)).right.shape
@@ -157,7 +158,7 @@ def random_plane(n: int, generator: torch.Generator, around: Tensor | None = Non
 
 
 def plane_hyperplanes(weight: Tensor, offset: Tensor, plane: Plane) -> tuple[Tensor, Tensor]:
-    """Return the lines ``[h, 2]``, ``[h]`` in which hyperplanes meet a plane, for `count_regions`.
+    """Return the lines ``[h, 2]``, ``[h]`` in which hyperplanes intersect a plane, for `count_regions`.
 
     Example:
         >>> plane = plane_through(torch.eye(3))
@@ -178,15 +179,15 @@ def sample_regions(
     box: tuple[float, float],
     generator: torch.Generator,
 ) -> tuple[list[int], list[int]]:
-    """Count the regions that random segments, and random planes, meet; exact for any number of inputs.
+    """Count the regions that random segments and planes intersect, exactly for any number of inputs.
 
     Args:
         weight: normals ``[h, n]``.
         offset: ``[h]``.
-        segments: number of segments, each between two points of the box.
-        planes: number of infinite planes, each through a point of the box in random directions.
-        box: least and greatest value of an input.
-        generator: draws them.
+        segments: number of segments, each between two points in the box.
+        planes: number of infinite planes, each through a point in the box, with random directions.
+        box: smallest and largest value of an input.
+        generator: random number generator for the segments and planes.
 
     Example:
         >>> source = torch.Generator().manual_seed(0)
@@ -208,7 +209,7 @@ def sample_regions(
 
 @torch.no_grad()
 def raster(linear: nn.Linear, neuron: AnyNeuron, x: Tensor) -> Tensor:
-    """Return which neurons fire when, ``[T, N, h]``, for ``[T, N, n]``; a soft spike counts above 1/2."""
+    """Return which neurons fire when, ``[T, N, h]``, for inputs ``[T, N, n]``; soft ones fire above 1/2."""
     weight, bias = linear.weight.detach().double(), linear.bias
     current = nn.functional.linear(x.double(), weight, None if bias is None else bias.detach().double())
     spikes: Tensor = neuron(current)
@@ -216,9 +217,9 @@ def raster(linear: nn.Linear, neuron: AnyNeuron, x: Tensor) -> Tensor:
 
 
 def static_bound(hyperplane_count: int, dimension: int, copies: int) -> int:
-    r"""Return :math:`\sum_k \binom hk c^k`: the bound for h families of c parallel hyperplanes each.
+    r"""Return :math:`\sum_k \binom hk c^k`, the bound for h families of c parallel hyperplanes each.
 
-    With c = T + 1 it bounds the linear pieces of UltraLIF's limit under a constant input, with c = T the
+    With c = T + 1, it bounds the linear pieces of UltraLIF's limit under a constant input; with c = T, the
     rasters of additive LIF.
 
     Example:
@@ -230,7 +231,7 @@ def static_bound(hyperplane_count: int, dimension: int, copies: int) -> int:
 
 
 class Growth(NamedTuple):
-    """Number of distinct spike rasters of a layer after each number of steps.
+    """The number of distinct spike rasters of a layer after a number of steps.
 
     Example:
         >>> points = torch.rand(100, 2, generator=torch.Generator().manual_seed(0))
@@ -241,9 +242,9 @@ class Growth(NamedTuple):
 
     steps: int
     found: int
-    """Number of rasters among the samples: a lower bound of the true number."""
+    """Number of rasters among the samples, a lower bound on the true number."""
     bound: int | None
-    """A proved upper bound; None if none is known (soft resets, adaptation)."""
+    """A proven upper bound; None if none is known (soft resets, adaptation)."""
 
 
 def growth(
@@ -255,14 +256,14 @@ def growth(
     dimension: int | None = None,
     spike_mode: Mode = "tropical",
 ) -> list[Growth]:
-    """Count the rasters of a layer over time, and return the bound for it.
+    """Count a layer's spike rasters over time, and return the bounds on their number.
 
     Args:
         linear: the layer's weights.
         neuron: its neurons.
-        points: ``[N, n]``, a constant input each; or ``[T, N, n]``, sequences of inputs.
+        points: constant inputs ``[N, n]``, or input sequences ``[T, N, n]``.
         steps: numbers of time steps, ascending.
-        dimension: dimension of the space of the points; 2 for the grid of a `Plane`, None for n.
+        dimension: dimension of the space that contains the points: 2 for a `Plane`'s grid, None for n.
         spike_mode: the mode to run in; see `ultralif.set_mode`.
 
     Example:
@@ -274,7 +275,7 @@ def growth(
         raise InputError(f"steps must be positive and ascending, got {list(steps)}")
     varying = points.dim() == 3
     if varying and len(points) < steps[-1]:
-        raise InputError(f"points have {len(points)} time steps, but {steps[-1]} are asked for")
+        raise InputError(f"points have {len(points)} time steps, but steps asks for {steps[-1]}")
     x = points[: steps[-1]] if varying else points.expand(steps[-1], *points.shape)
     n = linear.in_features if dimension is None else dimension
     samples, bits = x.shape[1], linear.out_features * steps[-1]
@@ -282,7 +283,7 @@ def growth(
         MAX_BITS,
         samples * bits,
         2e-8,
-        f"{samples} rasters of {bits} bits, one for each neuron and step, hold {samples * bits:.3g}",
+        f"{samples} rasters of {bits} bits (one per neuron and step) have {samples * bits:.3g} bits in total",
         f"up to {MAX_BITS // bits} samples finish",
     )
     with mode(neuron, spike_mode):
@@ -293,25 +294,25 @@ def growth(
 
 
 def _distinct_rows(bits: Tensor) -> int:
-    """Count distinct rows by a 62-bit hash: far faster than sorting them, and never too high."""
+    """Count distinct rows by a 62-bit hash, which is far faster than sorting them and never overcounts."""
     generator = torch.Generator().manual_seed(0)
     salt = torch.randint(2**62, (bits.shape[1],), generator=generator)
     return len(torch.unique((bits * salt).sum(1)))
 
 
 def raster_bound(neuron: AnyNeuron, h: int, n: int, steps: int, varying: bool = False) -> int | None:
-    r"""Return an upper bound on the number of rasters of h neurons over n inputs; None where none is proved.
+    r"""Return an upper bound on the number of rasters of h neurons with n inputs; None if none is proven.
 
-    Under a constant input UltraLIF's limit repeats its first pattern, so its bound is R(h, n) for every T.
+    Under a constant input, UltraLIF's limit repeats its first pattern, so its bound is R(h, n) for every T.
     The bound is :math:`\sum_k \binom hk T^k` for additive LIF, and R(4h, n)^T for UltraDLIF's limit, which
-    has three comparisons and a threshold per neuron and step. Under inputs that vary, the regions of the
-    space of sequences are counted, and the bounds are R(h, n)^T, R(hT(T+1)/2, nT) and R(4h, nT)^T. With soft
-    spikes, or log-sum-exp membranes, only T = 1 has a known bound.
+    has three comparisons and a threshold per neuron and step. Under varying inputs, regions are counted in
+    the space of sequences, and the bounds are R(h, n)^T, R(hT(T+1)/2, nT) and R(4h, nT)^T. For soft spikes
+    or log-sum-exp membranes, a bound is known only for T = 1.
 
     Args:
         neuron: the kind of neuron, in its mode.
         h: the number of neurons.
-        n: the dimension of the inputs of one step.
+        n: the dimension of one step's inputs.
         steps: T.
         varying: the input changes from step to step.
 

@@ -1,8 +1,7 @@
-"""Volumes of a layer: the zonotope of its weights, and the log-volume.
+"""A layer's volumes: the volume of its weights' zonotope, and the log-volume.
 
-The paper measures the volume of the zonotope in input space (appendix C.3.3). It vanishes for every layer
-with
-fewer neurons than inputs, including the paper's own; `log_volume` replaces it there.
+The paper measures the zonotope's volume in input space (appendix C.3.3). It is zero for every layer with
+fewer neurons than inputs, including the paper's own layers; use `log_volume` for these.
 """
 
 from math import comb, inf, lgamma
@@ -22,7 +21,7 @@ def zonotope_volume(weight: Tensor, *, limit: int = 5_000_000) -> Tensor:
 
     Args:
         weight: generators ``[h, n]``.
-        limit: the largest number of determinants that is computed.
+        limit: largest allowed number of determinants.
 
     Example:
         >>> zonotope_volume(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
@@ -46,8 +45,8 @@ def zonotope_volume(weight: Tensor, *, limit: int = 5_000_000) -> Tensor:
 def log_volume(weight: Tensor) -> Tensor:
     r"""Return :math:`\frac12 \log\det(W W^T)` for h <= n, :math:`\frac12 \log\det(W^T W)` for h >= n.
 
-    For h <= n it is the log of the zonotope's h-volume, exactly. For h >= n it is a lower bound of the log
-    of its n-volume, at most `log_volume_gap` below. It is ``-inf`` if the rank is deficient.
+    For h <= n, it is exactly the log of the zonotope's h-volume. For h >= n, it is a lower bound on the log
+    of its n-volume, and at most `log_volume_gap` below it. It is ``-inf`` if the weight is rank-deficient.
 
     Example:
         >>> log_volume(torch.tensor([[2.0, 0.0, 0.0], [1.0, 3.0, 0.0]])).exp()

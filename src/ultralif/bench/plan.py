@@ -1,4 +1,4 @@
-"""Measure subjects in turns on a layer, and describe the machine."""
+"""Measure subjects in turn on a layer, and describe the machine."""
 
 import platform
 import warnings
@@ -26,24 +26,24 @@ class Measurement(NamedTuple):
     dtype: str
     clock: Clock
     ms: float
-    """The median; ``low`` and ``high`` are the lower and the upper quartile."""
+    """The median; ``low`` and ``high`` are the lower and upper quartiles."""
     low: float
     high: float
     ns_per_step: float
-    """Nanoseconds for one neuron of one sample at one time step."""
+    """Nanoseconds per neuron, sample and time step."""
     kept: float | None
-    """Bytes kept for the backward pass beyond input and output, for one neuron of one sample at one step."""
+    """Bytes kept for the backward pass beyond input and output, per neuron, sample and time step."""
 
 
 class Part(NamedTuple):
-    """Subjects that are measured in turns on one layer."""
+    """Subjects measured in turn on one layer."""
 
     name: str
     subjects: tuple[str, ...]
     layer: Layer
     clock: Clock = "call"
     repetitions: int = 1
-    """Number of times that a recorded call is repeated in its graph."""
+    """Number of repetitions of a recorded call in its graph."""
 
 
 LOOPS = tuple(f"{name} loop" for name in OURS)
@@ -63,8 +63,8 @@ def measure(
     Args:
         parts: the layers and subjects to measure.
         device: the device to measure on.
-        quick: repeat three times only.
-        note: called with a line of text for each subject that cannot run here.
+        quick: repeat only three times.
+        note: called with a message for each subject that cannot run here.
     """
     for part in parts:
         runs = dict(_runs(part, device, note))
@@ -118,7 +118,7 @@ def _recorded(
 
 
 def refuse_unless_right(device: torch.device) -> None:
-    """Compare every neuron that is measured with its definition, or raise a JobError."""
+    """Raise a JobError unless every measured neuron agrees with its definition."""
     for name in OURS:
         torch.manual_seed(0)
         current = torch.randn(31, 3, 70, device=device)
@@ -134,13 +134,13 @@ def refuse_unless_right(device: torch.device) -> None:
             error = (found - expected).abs().max().item()
             if not error <= 1e-4 * max(1.0, expected.abs().max().item()):
                 raise JobError(
-                    f"{name} differs from its definition by {error:g} on {device}, so its speed means "
-                    "nothing; run the tests in tests/ops"
+                    f"{name} differs from its definition by {error:g} on {device}, so its speed is "
+                    "meaningless; run the tests in tests/ops"
                 )
 
 
 def describe(device: torch.device) -> dict[str, object]:
-    """Return the machine and the versions that a result depends on."""
+    """Describe the machine and the package versions on which a result depends."""
     found: dict[str, object] = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "threads": torch.get_num_threads(),

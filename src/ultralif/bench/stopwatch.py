@@ -1,9 +1,9 @@
-"""Time calls in turns: after a warm-up, each is timed many times with a cold cache.
+"""Time calls in turn: after a warm-up, each is timed many times with a cold cache.
 
-On a GPU, device events measure a call, and the second-level cache is emptied before each one. The clock
-``device`` first records the call in a CUDA graph, so that its time includes no launch from the host; the
-clock ``host`` measures only the launches. On a CPU the processor time is measured, because other programs on
-the machine disturb it least.
+On a GPU, calls are timed with device events, and the L2 cache is flushed before each call. The clock
+``device`` first records the call in a CUDA graph, so that its time excludes kernel launches from the host;
+the clock ``host`` measures only the launches. On a CPU, CPU time is measured, because other programs on the
+machine affect it least.
 """
 
 import statistics
@@ -17,13 +17,13 @@ __all__ = ["Clock", "Spread", "in_turns", "recorded"]
 
 Clock = Literal["call", "device", "host"]
 Call = Callable[[], object]
-FLUSH = 256 * 2**20  # bytes; more than any cache holds
+FLUSH = 256 * 2**20  # bytes; larger than any cache
 PATIENCE = 0.4  # seconds for all repetitions of one call
 FEWEST, MOST = 5, 50  # repetitions
 
 
 class Spread(NamedTuple):
-    """Seconds of a call: the median, the lower and the upper quartile."""
+    """The duration of a call in seconds: the median, the lower and the upper quartile."""
 
     median: float
     low: float
@@ -31,7 +31,7 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Spread":
-        """Summarize repetitions."""
+        """Summarise repetitions."""
         low, median, high = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [seconds[0]] * 3
         return cls(median, low, high)
 
@@ -54,7 +54,7 @@ def in_turns(calls: dict[str, Call], device: torch.device, clock: Clock, *, quic
 
 
 class _Processor:
-    """The processor time of this process."""
+    """Measure the CPU time of this process."""
 
     def __call__(self, call: Call) -> float:
         began = time.process_time()
@@ -63,7 +63,7 @@ class _Processor:
 
 
 class _Host:
-    """The time until a call returns, without waiting for the device, which finishes before the next call."""
+    """Measure the time until a call returns; the device finishes its work before the next call."""
 
     def __call__(self, call: Call) -> float:
         torch.cuda.synchronize()
@@ -73,7 +73,7 @@ class _Host:
 
 
 class _Device:
-    """The time between two events on the device, with a cold cache."""
+    """Measure the time between two device events, with a cold cache."""
 
     def __init__(self, device: torch.device) -> None:
         self.buffer = torch.empty(FLUSH, dtype=torch.int8, device=device)
@@ -90,10 +90,10 @@ class _Device:
 
 
 def recorded(call: Call, repetitions: int) -> Call:
-    """Record repetitions of a call in a CUDA graph and return its replay.
+    """Record repetitions of a call in a CUDA graph, and return a function that replays it.
 
-    The replay keeps the call, and with it the tensors that the graph reads: recording another graph returns
-    unused memory to the driver.
+    That function keeps a reference to the call, and thus to the tensors that the graph reads, because
+    recording another graph returns unused memory to the driver.
     """
     make: Any = torch.cuda.Stream
     stream = make()

@@ -1,4 +1,4 @@
-"""Subjects of the benchmark: our neurons, their definition as a loop, other libraries, and a copy."""
+"""Benchmark subjects: our neurons, their definitions as loops, other libraries, and a copy."""
 
 import importlib
 from collections.abc import Callable
@@ -31,12 +31,12 @@ class Layer(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Number of neurons, samples and time steps."""
+        """The product of neurons, samples and time steps."""
         return self.time * self.batch * self.features
 
 
 class BenchSubject:
-    """A subject on a layer: a call runs it forward, then computes the gradients of input and parameters."""
+    """A subject on a layer: a call runs the forward pass, then computes input and parameter gradients."""
 
     def __init__(self, name: str, layer: Layer, device: torch.device) -> None:
         self.forward, parameters = build(name, device)
@@ -55,10 +55,10 @@ class BenchSubject:
 
 
 def build(name: str, device: torch.device) -> tuple[Forward, list[nn.Parameter]]:
-    """Return a subject by its name, such as ``UltraLIF`` or ``SpikingJelly LIF``, and its parameters.
+    """Return a subject by name, such as ``UltraLIF`` or ``SpikingJelly LIF``, and its parameters.
 
-    A word after one of our neurons chooses how it runs: ``rate`` returns the mean over time, ``loop`` runs
-    the definition, and ``compiled`` runs that loop under `torch.compile`.
+    A second word after one of our neurons selects how it runs: ``rate`` returns the mean over time, ``loop``
+    runs the definition, and ``compiled`` runs that loop under `torch.compile`.
     """
     if name == "copy":
         return _Copy.apply, []
@@ -79,7 +79,7 @@ def build(name: str, device: torch.device) -> tuple[Forward, list[nn.Parameter]]
 
 
 class _Copy(torch.autograd.Function):
-    """A copy, the lowest cost that a layer can have: one read and one write, forward and backward."""
+    """A copy, the cheapest possible layer: one read and one write, forward and backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class _Copy(torch.autograd.Function):
 
 
 def _spikingjelly(kind: str) -> Callable[[Any, torch.device], tuple[Forward, nn.Module]]:
-    """The fused multi-step neurons; with ``decay_input=False`` their membrane is the same as ours."""
+    """Build a fused multi-step neuron; with ``decay_input=False``, its membrane is the same as ours."""
 
     def make(module: Any, device: torch.device) -> tuple[Forward, nn.Module]:
         tau = {"tau" if kind == "LIFNode" else "init_tau": 1 / (1 - LEAK)}
@@ -145,7 +145,7 @@ PEERS: dict[str, tuple[str, Callable[[Any, torch.device], tuple[Forward, nn.Modu
 
 
 def peer_versions() -> dict[str, str]:
-    """Return the versions of the other libraries that are installed."""
+    """Return the versions of the other installed libraries."""
     found = {}
     for package in sorted({module.partition(".")[0] for module, _ in PEERS.values()}):
         try:
@@ -156,7 +156,7 @@ def peer_versions() -> dict[str, str]:
 
 
 def kept_bytes(run: BenchSubject) -> int:
-    """Return the memory that a forward pass keeps for the backward pass, beyond its input and its output."""
+    """Return the bytes that a forward pass keeps for the backward pass, beyond its input and output."""
     if run.x.is_cuda:
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()

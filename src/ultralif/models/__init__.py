@@ -1,4 +1,4 @@
-"""Whole networks in plain PyTorch: copy a file into your project and change it there."""
+"""Complete networks in plain PyTorch: copy a file into your project and adapt it."""
 
 from typing import Any
 

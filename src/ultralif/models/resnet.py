@@ -1,12 +1,12 @@
 """A spiking residual network whose spikes stay binary. Copy this file to change it.
 
-The place of the sum decides what a convolution receives. Added after the neurons, the spikes of two branches
-sum to 0, 1 or 2. Here currents are added, before the neuron (as in MS-ResNet, Hu et al. 2021):
+What a convolution receives depends on where the branches are added. After the neurons, the spikes of two
+branches would sum to 0, 1 or 2. Here, currents are added before the neuron (as in MS-ResNet, Hu et al. 2021):
 
     current <- current + norm(conv(spikes(norm(conv(spikes(current))))))
 
-Every convolution but the first therefore receives 0 or 1, and inside a stage the gradient flows back along
-the sum without crossing a neuron, however many blocks there are.
+Every convolution except the first therefore receives only 0 or 1. Within a stage, the gradient flows back
+along the sum without crossing a neuron, regardless of the number of blocks.
 """
 
 import math
@@ -27,13 +27,13 @@ STAGES: dict[str, tuple[tuple[int, int], ...]] = {
     "resnet20": ((16, 3), (32, 3), (64, 3)),
     "resnet34": ((64, 3), (128, 4), (256, 6), (512, 3)),
 }
-"""Channels and blocks of each stage."""
+"""Number of channels and blocks in each stage."""
 
 
 def convolution(
     inputs: int, outputs: int, size: int = 3, stride: int = 1, weight: float = 1.0
 ) -> TimeDistributed:
-    """Return a convolution and its batch norm, whose weight starts at the given value."""
+    """Return a convolution followed by a batch norm, whose weight is initialised to the given value."""
     conv = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
     norm = nn.BatchNorm2d(outputs)
     nn.init.constant_(norm.weight, weight)
@@ -43,7 +43,7 @@ def convolution(
 class Block(nn.Module):
     """Add the output of two spiking convolutions to a current.
 
-    Where the shape changes, the shortcut is a 1x1 convolution of the spikes instead of the current itself.
+    If the shape changes, the shortcut is a 1x1 convolution of the spikes instead of the current itself.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class Block(nn.Module):
 class ResNet(nn.Module):
     """Residual blocks that add to a current, and a final layer of neurons; see `resnet` for the arguments.
 
-    The second norm of every block starts at ``blocks ** -0.5``, so that the sum of all blocks of a stage has
-    about the variance of its first current, for which threshold and temperature are chosen.
+    The weight of each block's second norm is initialised to ``blocks ** -0.5``, so that the sum of a stage's
+    blocks has about the variance of its first current, for which threshold and temperature are chosen.
 
     Example:
         >>> import torch
@@ -130,17 +130,17 @@ def resnet(
     neuron_options: Mapping[str, Any] | None = None,
     width: float = 1.0,
 ) -> ResNet:
-    """Return a spiking residual network with binary spikes at every convolution but the first.
+    """Return a spiking residual network; every convolution except the first receives binary spikes.
 
     Args:
-        stages: ``resnet10``, ``resnet18``, ``resnet19``, ``resnet20``, ``resnet34``, or channels and
-            blocks of each stage, such as ``((64, 2), (128, 2))``; all stages but the first halve the picture.
-        classes: number of scores that the linear head computes from the mean spikes.
-        channels: channels of the input: 3 for colours, 2 for events of both polarities.
-        timesteps: the number of steps for which an image is shown; events have their own.
-        neuron: a neuron's name or class, or anything that returns a module when called.
+        stages: ``resnet10``, ``resnet18``, ``resnet19``, ``resnet20``, ``resnet34``, or the channels and
+            blocks of each stage, such as ``((64, 2), (128, 2))``. All stages but the first halve the image.
+        classes: number of classes; a linear head computes their scores from the mean spikes.
+        channels: input channels: 3 for colour images, 2 for events of both polarities.
+        timesteps: number of steps for which an image is shown; events have their own time axis.
+        neuron: a neuron's name or class, or any callable that returns a module.
         neuron_options: its arguments; every layer has its own neurons.
-        width: factor applied to every number of channels.
+        width: factor applied to all numbers of channels.
 
     Example:
         >>> import torch
@@ -148,7 +148,7 @@ def resnet(
         torch.Size([2, 10])
     """
     if isinstance(stages, str) and stages not in STAGES:
-        raise InputError(f"stages {stages!r} is not known; choose one of {', '.join(STAGES)}, or give pairs")
+        raise InputError(f"stages {stages!r} is not known; choose one of {', '.join(STAGES)}, or pass pairs")
     plan = STAGES[stages] if isinstance(stages, str) else stages
     if not plan or any(min(pair) < 1 for pair in plan) or timesteps < 1 or not 0 < width < math.inf:
         raise InputError(

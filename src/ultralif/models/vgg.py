@@ -1,7 +1,7 @@
 """A spiking VGG: a chain of convolutions with spikes between them. Copy this file to change it.
 
-A residual one, ``vgg11r``, is the network of ``examples/speedrun.py``. It adds currents before the neuron
-wherever a convolution keeps the shape. Spikes stay binary, and the gradient can bypass the neurons.
+The residual version, ``vgg11r``, is the network in ``examples/speedrun.py``. It adds currents before the
+neuron wherever a convolution preserves the shape. Spikes stay binary, and the gradient can bypass neurons.
 """
 
 import math
@@ -22,15 +22,15 @@ STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
     "vgg11": ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512)),
     "vgg11r": ((64, 256), (256, 256, 512), (512, 512, 512), (512, 512)),
 }
-"""Channels of each 3x3 convolution, stage by stage; the number in a name counts them and the head."""
+"""Channels of each 3x3 convolution, by stage; the number in a name counts the convolutions and the head."""
 
 
 class VGG(nn.Module):
-    """Convolution, batch norm and neuron, layer after layer; see `vgg` for the arguments.
+    """Layers of convolution, batch norm and neuron; see `vgg` for the arguments.
 
-    A stage ends by halving the image. The maximum is taken of currents, before the neuron, so that the next
-    convolution receives spikes. Batch norm takes its statistics over time and batch. A residual network does
-    not halve the last stage, and starts with a linear 2x2 convolution, which can be set to whiten patches.
+    Each stage ends with a max-pooling that halves the image. It pools currents, before the neuron, so that
+    the next convolution receives spikes. Batch norm computes its statistics over time and batch. A residual
+    network does not halve the last stage, and starts with a linear 2x2 convolution that can whiten patches.
 
     Example:
         >>> import torch
@@ -79,8 +79,8 @@ class VGG(nn.Module):
         if x.dim() not in (4, 5) or min(x.shape[-2:]) < self.smallest:
             raise InputError(
                 f"x must be images [B, C, H, W] or events [T, B, C, H, W] with H and W at least "
-                f"{self.smallest}, which the stages halve, got shape {tuple(x.shape)}; reshape it, or build "
-                "the network with fewer stages"
+                f"{self.smallest}, because each stage halves them, got shape {tuple(x.shape)}; reshape it, "
+                "or build the network with fewer stages"
             )
         if x.dim() == 4:  # an image is a constant current: computed once, repeated over time
             current = self.first(x.unsqueeze(0))
@@ -110,14 +110,14 @@ def vgg(
     Args:
         stages: ``vgg5``, ``vgg7``, ``vgg9``, ``vgg11``, ``vgg11r``, or the channels of each convolution of
             each stage, such as ``((64, 64), (128, 128))``.
-        classes: number of scores that the linear head computes from the mean spikes.
-        channels: channels of the input: 3 for colours, 2 for events of both polarities.
-        timesteps: the number of steps for which an image is shown; events have their own.
-        neuron: a neuron's name or class, or anything that returns a module when called.
+        classes: number of classes; a linear head computes their scores from the mean spikes.
+        channels: input channels: 3 for colour images, 2 for events of both polarities.
+        timesteps: number of steps for which an image is shown; events have their own time axis.
+        neuron: a neuron's name or class, or any callable that returns a module.
         neuron_options: its arguments; every layer has its own neurons.
-        width: factor applied to every number of channels.
-        residual: add the previous current to that of a convolution that keeps the shape; see `VGG`.
-            ``vgg11r`` always does.
+        width: factor applied to all numbers of channels.
+        residual: add the previous current to each convolution's output if the shapes match; see `VGG`.
+            ``vgg11r`` is always residual.
 
     Example:
         >>> import torch
@@ -126,12 +126,12 @@ def vgg(
     """
     if isinstance(stages, str) and stages not in STAGES:
         raise InputError(
-            f"stages {stages!r} is not known; choose one of {', '.join(STAGES)}, or give channels"
+            f"stages {stages!r} is not known; choose one of {', '.join(STAGES)}, or pass channels"
         )
     plan = STAGES[stages] if isinstance(stages, str) else stages
     if not plan or not all(plan) or timesteps < 1 or not 0 < width < math.inf:
         raise InputError(
-            "stages must name channels such as ((64, 64), (128,)), timesteps be at least 1 and width be "
+            "stages must be channels such as ((64, 64), (128,)), timesteps at least 1 and width "
             f"positive, got {stages!r}, {timesteps}, {width}; correct them"
         )
     scaled = [[max(1, round(n * width)) for n in stage] for stage in plan]
