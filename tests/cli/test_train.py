@@ -97,14 +97,14 @@ def test_what_a_command_would_do(ultralif: Commands) -> None:
         (("stray",), ("stray is not known",)),
         (("--config", "nowhere.toml"), ("nowhere.toml cannot be read",)),
         (("--neuron", "LIF", "--eps", "0.9"), ("eps is not an argument of LIF",)),
-        (("--neuron", "LIF", "--mode", "tropical"), ("mode 'tropical' is not one of LIF",)),
+        (("--neuron", "LIF", "--mode", "tropical"), ("mode 'tropical' is not supported by LIF",)),
         (("--neuron", "LIF", "--anneal", "1", "0.1"), ("anneal needs a temperature",)),
         (("--eps", "-1"), ("eps", "-1")),
         (("--device", "abacus"), ("device 'abacus' cannot be used", "use cpu or auto")),
         (("--checkpoint-seconds", "-1"), ("checkpoint_seconds must be 0 or more",)),
         (("--hidden", "2000000", "2000000"), ("GB", "choose a smaller hidden")),
-        (("--per-neuron", "--hidden", "3", "4"), ("per_neuron needs spiking layers of one size",)),
-        (("--encoding", "rate-normalized"), ("not known for digits", "cifar10), or encoding 'rate'")),
+        (("--per-neuron", "--hidden", "3", "4"), ("per_neuron needs spiking layers of equal size",)),
+        (("--encoding", "rate-normalized"), ("unknown for digits", "cifar10), or encoding 'rate'")),
     ],
 )
 def test_bad_input_is_one_line(words: tuple[str, ...], parts: tuple[str, ...], ultralif: Commands) -> None:
@@ -160,8 +160,8 @@ class TestConfigFile:
             ("a.json", "[" * 100_000, "a.json is not valid"),
             ("a.toml", "nueron = 'LIF'", "did you mean 'neuron'?"),
             ("a.toml", "epochs = 'many'", "epochs must be a whole number"),
-            ("a.json", '{"schema": 7}', "schema 7 of this config"),
-            ("a.toml", "\ud800", "is not text"),
+            ("a.json", '{"schema": 7}', "this config has schema 7"),
+            ("a.toml", "\ud800", "is not valid UTF-8 text"),
         ],
     )
     def test_a_bad_file(self, name: str, text: str, part: str, ultralif: Commands) -> None:

@@ -77,14 +77,14 @@ def test_the_name_depends_on_every_field_and_not_on_spelling() -> None:
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number, got nan"),
         ({"learning_rate": 0}, "learning_rate must be above 0"),
         ({"sparsity": -0.1}, "sparsity must be 0 or more"),
-        ({"validation": 1}, "validation must be a part"),
+        ({"validation": 1}, "validation must be a share"),
         ({"hidden": ()}, "hidden must be the size of each hidden layer"),
         ({"hidden": (0,)}, "hidden must be the size of each hidden layer"),
         ({"hidden": 64}, "hidden must be a list"),
         ({"hidden": "64"}, "hidden must be a list"),
         ({"gain": 0}, "gain must be above 0"),
         ({"eps_min": 30}, "eps_min must be above 0 and below eps_max"),
-        ({"hard_epochs": 101}, "hard_epochs must be 0 or up to the epochs"),
+        ({"hard_epochs": 101}, "hard_epochs must be from 0 to the number of epochs"),
         ({"anneal": (1, -1)}, "anneal must be two positive temperatures"),
         ({"anneal": (1,)}, "anneal must be two positive temperatures"),
         ({"precision": "float16"}, "precision must be one of float32, tf32"),
@@ -114,13 +114,13 @@ def test_names_are_found_however_they_are_spelled() -> None:
 
 
 def test_a_config_from_another_version() -> None:
-    with pytest.raises(InputError, match=r"schema 99 .* train it again"):
+    with pytest.raises(InputError, match=r"schema 99, .* train the run again"):
         RunConfig.from_dict({**small().to_dict(), "schema": 99})
-    with pytest.raises(InputError, match=r"'time_steps' is not a field .* did you mean 'timesteps'\?"):
+    with pytest.raises(InputError, match=r"'time_steps' is neither a field .* did you mean 'timesteps'\?"):
         RunConfig.from_dict({"time_steps": 3})
-    with pytest.raises(InputError, match=r"schema 2 .* train it again"):
+    with pytest.raises(InputError, match=r"schema 2, .* train the run again"):
         RunConfig.from_dict({"schema": 2, "epochs": 3})
-    with pytest.raises(InputError, match=r"differs in epochs, pace; train it again"):
+    with pytest.raises(InputError, match=r"differs in epochs, pace; train the run again"):
         RunConfig.from_dict({**{n: v for n, v in small().to_dict().items() if n != "epochs"}, "pace": 1})
     assert small().to_dict()["schema"] == SCHEMA
 

@@ -144,8 +144,8 @@ def test_rehearsed_steps_go_on_where_they_were_stopped(tmp_path: Path, rehearsed
 def test_a_network_that_asks_is_run_as_it_is_and_says_so_once(tmp_path: Path, rehearsed: list[str]) -> None:
     train(tmp_path, "cpu", Asking())
     assert rehearsed == [
-        "steps cannot be recorded as a CUDA graph (operation not permitted when stream is capturing); each "
-        "kernel is launched by itself"
+        "steps cannot be recorded as a CUDA graph (operation not permitted when stream is capturing); "
+        "kernels are launched one by one"
     ]
 
 

@@ -82,7 +82,7 @@ def test_folders_that_were_swapped_are_refused(filled: Store) -> None:
     first.rename(filled.root / "aside")
     second.rename(first)
     (filled.root / "aside").rename(second)
-    with pytest.raises(Damaged, match="does not hold the run that its name says"):
+    with pytest.raises(Damaged, match="does not contain the run that it is named after"):
         filled.read(first.name)
     assert filled.rebuild()[0] == 0
 
@@ -237,7 +237,7 @@ def test_runs_of_another_schema_are_named_and_left_out(store: Store) -> None:
     rewrite(store.path(config.id), "config.json", json.dumps(document).encode())
     store.path(config.id).rename(store.path(name))
     count, complaints = store.rebuild()
-    assert count == 0 and "schema 2" in complaints[0] and "train it again" in complaints[0]
+    assert count == 0 and "schema 2" in complaints[0] and "train the run again" in complaints[0]
     with pytest.raises(JobError, match="schema 2"):
         store.read(name)
     with contextlib.closing(sqlite3.connect(store.index)) as index:

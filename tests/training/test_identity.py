@@ -145,7 +145,7 @@ def test_an_option_of_ones_own_neuron(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (
             {"esp": 0.5},
-            "'esp' is not a field of a run's config, nor an option of UltraLIF; did you mean 'eps'?",
+            "'esp' is neither a field of the config nor an option of UltraLIF; did you mean 'eps'?",
         ),
         ({"eps": "much"}, "eps must be a finite number, got 'much'"),
         ({"learn_eps": 1}, "learn_eps must be true or false, got 1"),

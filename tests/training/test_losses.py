@@ -113,7 +113,7 @@ def test_shapes_that_do_not_fit_get_one_clear_error(steps: torch.Tensor) -> None
         (lambda: losses.tet(scores, LABELS), "scores of every step"),
         (lambda: losses.rate_mse(scores, scores), "classes"),
         (lambda: losses.mean(steps, MASK[:2]), "mask must be"),
-        (lambda: losses.mean(steps, torch.zeros(T, B, dtype=torch.bool)), "without any step"),
+        (lambda: losses.mean(steps, torch.zeros(T, B, dtype=torch.bool)), "without any valid step"),
     ):
         with pytest.raises(InputError, match=words):
             call()

@@ -95,9 +95,9 @@ def test_the_order_in_which_members_are_given_does_not_matter(store: Store, tmp_
 
 
 def test_members_must_belong_together(store: Store) -> None:
-    with pytest.raises(InputError, match="agree in dataset, time, schedule"):
+    with pytest.raises(InputError, match="agree on dataset, time steps, schedule"):
         train_stack([small(), small(epochs=7)], store)
-    with pytest.raises(InputError, match="equally many"):
+    with pytest.raises(InputError, match="same number of runs"):
         train_stack([small(), small(seed=1), small(neuron="LIF")], store)
     with pytest.raises(InputError, match="at least one run"):
         train_stack([], store)

@@ -233,7 +233,7 @@ def test_the_rate_of_patches_in_the_batch_is_their_mean(tmp_path: Path) -> None:
 
 def test_a_neuron_that_takes_the_batch_as_time_is_refused(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Linear(4, 6), ul.LIF(batch_first=True), nn.Linear(6, 2))
-    with pytest.raises(InputError, match="takes the batch of 32 as time"):
+    with pytest.raises(InputError, match="treats the batch of 32 as time"):
         ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, **RUN)
 
 
@@ -329,7 +329,7 @@ def test_a_readout_without_steps_is_refused(tmp_path: Path) -> None:
             return super().forward(x).mean(0)
 
     net = Mean(nn.Linear(4, 6), ul.LIF(), nn.Linear(6, 2))
-    with pytest.raises(InputError, match="readout takes the outputs of every step"):
+    with pytest.raises(InputError, match="readout needs the outputs of every step"):
         ul.train(net, (X, Y), (X, Y), readout="last", runs_dir=tmp_path, **RUN)
 
 

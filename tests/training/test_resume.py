@@ -99,7 +99,7 @@ def test_all_checkpoints_damaged(store: Store, tmp_path: Path) -> None:
         flip(folder / "checkpoint.safetensors")
     said: list[str] = []
     train_stack([small()], store, RunOptions(report=notes(said)))
-    assert len(said) == 3 and said[2] == "all checkpoints are damaged; training starts again"
+    assert len(said) == 3 and said[2] == "all checkpoints are damaged; training starts over"
     whole = Store(tmp_path / "whole")
     train_stack([small()], whole)
     assert files(store, small()) == files(whole, small())
@@ -141,7 +141,7 @@ def test_a_checkpoint_of_another_version(store: Store, monkeypatch: pytest.Monke
             train_stack([small()], store, RunOptions(stopping=stop_after(5)))
     said: list[str] = []
     train_stack([small()], store, RunOptions(report=notes(said)))
-    assert "format 99" in said[0] and said[-1].endswith("training starts again")
+    assert "format 99" in said[0] and said[-1].endswith("training starts over")
 
 
 def test_a_checkpoint_that_does_not_fit(store: Store) -> None:

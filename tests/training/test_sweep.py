@@ -107,8 +107,8 @@ def test_a_stack_that_does_not_fit_is_halved(store: Store, monkeypatch: pytest.M
     results = list(run_local([configs], store, RunOptions(report=notes(said))))
     assert sizes == [5, 2, 3, 1, 2]
     assert [note.split(";")[0] for note in said] == [
-        "5 networks do not fit the device together",
-        "3 networks do not fit the device together",
+        "5 networks do not fit on the device together",
+        "3 networks do not fit on the device together",
     ]
     assert {result.id for result in results} == {config.id for config in configs}
     assert len(store.rows()) == 5

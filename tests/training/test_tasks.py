@@ -162,7 +162,7 @@ def test_a_stopped_run_that_keeps_the_best_resumes_to_the_same_bits(tmp_path: Pa
         ({"keep_best": "max f1", "validation": 0.2}, "not measured on a validation set"),
         ({"callbacks": [EarlyStopping("accuracy")]}, "not measured on a validation set"),
         ({"loss": lambda scores, targets: (scores - 1).square()}, "single number"),
-        ({"loss": "mse"}, "targets of the shape of the scores"),
+        ({"loss": "mse"}, "targets in the shape of the scores"),
         ({"keep_best": "loss", "validation": 0.2, "hard_share": 0.5}, "keep_best needs"),
     ],
     ids=["loss", "no set", "sense", "metric", "early", "not a number", "shape", "two modes"],

@@ -49,7 +49,7 @@ def test_an_evaluation_on_other_data_is_named(tmp_path: Path, monkeypatch: pytes
     run = train(CONFIG.with_(epochs=8), runs_dir=tmp_path).id
     reevaluate(Store(tmp_path), run)
     other_data(monkeypatch)
-    with pytest.warns(DataWarning, match="trained on other data"):
+    with pytest.warns(DataWarning, match="trained on a different version"):
         reevaluate(Store(tmp_path), run)
 
 

@@ -79,7 +79,7 @@ def test_a_network_is_fetched_from_a_folder(tmp_path: Path, monkeypatch, capsys)
     found, x = ul.load("mnist/vgg5-t2"), torch.rand(3, 1, 28, 28)
     ul.set_mode(made.half().float(), "hard")
     torch.testing.assert_close(found(x), made.eval()(x))
-    with pytest.raises(InputError, match="there are: mnist/vgg5-t2"):
+    with pytest.raises(InputError, match="choose from: mnist/vgg5-t2"):
         zoo.get_model("mnist/other", tmp_path / "theirs")
     (tmp_path / "theirs" / "mnist-vgg5-t2.safetensors").write_bytes(b"cut")
     with pytest.raises(JobError, match="SHA-256"):

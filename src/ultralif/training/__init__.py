@@ -1,6 +1,6 @@
 """Training: one network or a thousand, resumable, with every result in a store.
 
-Names are imported on first use: reading configs and listing runs need no torch.
+Names are imported on first use, so reading configs and listing runs does not require torch.
 """
 
 from typing import TYPE_CHECKING

@@ -47,7 +47,7 @@ _OF_LIBRARY = (
     *("dataset", "model", "neuron", "neuron_options", "hidden", "readout", "orthogonal", "width"),
     *("per_neuron", "eps_min", "eps_max", "split"),
 )
-"""Fields that describe a network or a dataset of the library."""
+"""Fields that describe one of the library's own networks or datasets."""
 
 
 def train(
@@ -67,33 +67,36 @@ def train(
     again: bool = False,
     **fields: Any,
 ) -> Result:
-    """Train one network, store the run and return its result; a run that is finished is not trained again.
+    """Train one network, store the run and return its result; a finished run is not trained again.
 
-    Pass a config, or your own network, which is trained in place on your own data. Networks whose
-    layers, shapes, code, data and options agree are the same run, whatever their initial weights: give each
-    start its own ``seed``. Ctrl-C saves a checkpoint; the same call resumes from it.
+    Pass a config, or your own network, which is trained in place on your own data. Calls with the same
+    layers, shapes, code, data and options are the same run, whatever the initial weights. To train from
+    several initializations, give each its own ``seed``. Ctrl-C saves a checkpoint; the same call resumes
+    from it.
 
     Args:
-        config: the run; or any module with ultralif neurons that takes ``[T, B, ...]`` (or images
+        config: the run's config; or any module with ultralif neurons that accepts ``[T, B, ...]`` (or images
             ``[B, ...]``, with ``encoding="direct"``) and returns outputs ``[B, ...]`` or ``[T, B, ...]``.
-        train: with a module: a pair of tensors, a Dataset or a DataLoader. A DataLoader is iterated in every
-            epoch, with its workers and fresh transforms, and nothing is kept in memory. A resumed epoch reads
-            its first batches again and skips them. See `ultralif.data.register_data`.
-        test: the same for the test set.
-        runs_dir: the folder of the runs; None means ``$ULTRALIF_RUNS`` or ``./runs``.
+        train: for a module: a pair of tensors, a Dataset or a DataLoader. A DataLoader is iterated in every
+            epoch, with its workers and fresh transforms, and its data are not kept in memory. A resumed epoch
+            reads the batches before the checkpoint again and skips them. See `ultralif.data.register_data`.
+        test: the test set, in the same form.
+        runs_dir: the folder where runs are stored; None means ``$ULTRALIF_RUNS`` or ``./runs``.
         device: ``auto``, ``cpu``, ``cuda`` ...
         data_dir: a folder to search first for the data.
         report: called after every epoch.
-        stopping: called after every step; a number other than 0 stops training. None: Ctrl-C does.
-        progress: show a bar, or lines where there is no terminal. None: unless there is a ``report``.
-        callbacks: with a module: their ``on_epoch_end(state)`` is called after every epoch; one that returns
-            True ends training. See `ultralif.training.callbacks`.
-        checkpoint_seconds: the most work, in seconds, that is lost if the process is killed.
-        graph: on a GPU record a step as a CUDA graph and replay it. Pass False for a network that makes
+        stopping: called after every step; training stops if it returns a nonzero number. None: Ctrl-C stops
+            training.
+        progress: show a progress bar, or plain lines if there is no terminal. None: show it unless ``report``
+            is given.
+        callbacks: for a module: their ``on_epoch_end(state)`` is called after every epoch; training ends if
+            one returns True. See `ultralif.training.callbacks`.
+        checkpoint_seconds: the maximum number of seconds of work lost if the process is killed.
+        graph: on a GPU, record a step as a CUDA graph and replay it. Pass False for a network that makes
             decisions in Python at every step, for example with ``random``. A network that cannot be recorded
             runs without a graph.
         again: train a finished run again and replace its result.
-        fields: with a module: what `user_config` takes, such as ``loss``, ``metrics``, ``validation`` and
+        fields: for a module: arguments of `user_config`, such as ``loss``, ``metrics``, ``validation`` and
             ``events``, and fields of `RunConfig`, such as ``epochs``.
 
     Example:
@@ -114,7 +117,7 @@ def train(
     if not isinstance(config, RunConfig):
         config = user_config(config, train, test, callbacks=callbacks, **fields)
     elif train is not None or test is not None or fields or callbacks:
-        raise InputError("data, callbacks and fields belong to a network; a config already has its fields")
+        raise InputError("data, callbacks and fields can only be passed with a network, not with a config")
     in_place = nullcontext() if net is None else trained_in_place(net)
     if store.finished([config.id]) and not again:
         found = store.read(config.id)
@@ -124,8 +127,8 @@ def train(
                 net.load_state_dict(found.contents.tensors())
             warnings.warn(
                 f"run {config.id} is finished: its parameters were loaded into net, and nothing was trained. "
-                "A run is known by its layers, code, data and options, not by initial weights; of a "
-                "DataLoader up to 256 samples are compared. Pass again=True to train again, or another seed",
+                "A run is identified by its layers, code, data and options, not by initial weights; for a "
+                "DataLoader, up to 256 samples are compared. To train again, pass again=True or another seed",
                 stacklevel=2,
             )
         known = found.result.environment.get("metrics_sha256")
@@ -152,7 +155,7 @@ def train(
             if stopping is not None:
                 raise
             raise KeyboardInterrupt(
-                f"{error.where}; everything is saved, and the same call resumes"
+                f"{error.where}; everything is saved, and the same call resumes training"
             ) from None
     return result
 
@@ -183,24 +186,25 @@ def user_config(
     workers: int = 0,
     **options: Any,
 ) -> RunConfig:
-    """Return the config of a run of the user's own network and data, and register both.
+    """Return the config for training the user's own network on their own data, and register both.
 
     Args:
         net: a network with ultralif neurons; it is trained in place.
-        train: see `ultralif.data.register_data`.
-        test: the same.
+        train: the training set; see `ultralif.data.register_data`.
+        test: the test set, in the same form.
         loss: ``cross-entropy``, ``mse``, ``bce``, ``tet`` or ``rate-mse``, or a function of scores and
-            targets, and of ``mask`` where there are targets over time and samples differ in length.
+            targets. It must also accept ``mask`` if there are targets over time and samples differ in length.
         readout: turns outputs ``[T, B, ...]`` into scores ``[B, ...]``: ``mean``, ``last``, ``max`` or
-            ``leaky``, or a function of outputs, and of ``mask`` where samples differ in length. None: targets
-            are ``[N, T, ...]``, and the loss compares each step.
-        metrics: functions of scores and targets by name, measured on the whole test and validation set.
-        validation: a validation set, given as ``train`` is; or a share of ``train`` to hold out, of tensors.
-        keep_best: keep the parameters of the epoch that is best on the validation set, by ``loss``,
-            ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``.
-        callbacks: those that may end training are part of the run's name.
-        events: samples have time first, ``[N, T, ...]``.
-        workers: processes that read a Dataset.
+            ``leaky``, or a function of outputs, which must also accept ``mask`` if samples differ in length.
+            None: targets are ``[N, T, ...]``, and the loss is computed at every step.
+        metrics: functions of scores and targets, by name, evaluated on the whole test and validation sets.
+        validation: a validation set in the same form as ``train``; or, for tensors, the share of ``train`` to
+            hold out.
+        keep_best: keep the parameters of the best epoch on the validation set, judged by ``loss``,
+            ``accuracy``, or a metric preceded by ``min`` or ``max``, such as ``min smape``.
+        callbacks: the callbacks; any that can end training affect the run's name.
+        events: samples have a time axis, ``[N, T, ...]``.
+        workers: the number of processes that read a Dataset.
         options: fields of `RunConfig`, such as epochs and timesteps.
     """
     known = [each.name for each in fields(RunConfig) if each.name not in _OF_LIBRARY]
@@ -223,12 +227,16 @@ def user_config(
             measured = ["validation", "validation_loss", *(f"validation_{name}" for name in task.metrics)]
             cost(monitor, dict.fromkeys(measured[not task.has_classes :] if has_set else (), 0.0))
     if keep_best and any(options.get(name) for name in ("hard_epochs", "hard_share", "anneal")):
-        raise InputError("keep_best needs a run in one mode; leave out hard_epochs, hard_share and anneal")
+        raise InputError(
+            "keep_best needs the same mode in every epoch; leave out hard_epochs, hard_share and anneal"
+        )
     for each in neurons_of(net):
         register(type(each))
     size = getattr(train, "batch_size", None)  # of a DataLoader
     if isinstance(size, int) and options.setdefault("batch_size", size) != size:
-        raise InputError(f"batch_size is {options['batch_size']}, but train is a DataLoader with {size}")
+        raise InputError(
+            f"batch_size is {options['batch_size']}, but train is a DataLoader with batches of {size}"
+        )
     dataset = register_data(
         train,
         test,

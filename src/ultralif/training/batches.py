@@ -1,4 +1,4 @@
-"""Data of a run: its dataset, the parts of it that are trained on and held out, and their batches."""
+"""A run's data: the dataset, its training and held-out parts, and their batches."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,12 @@ __all__ = ["EVALUATION", "Batch", "Data", "batches", "inputs", "load_data", "mak
 
 
 EVALUATION = 2**31
-"""The epoch that seeds the spikes of evaluations; no training run is that long."""
+"""The epoch number that seeds the input spikes during evaluation; no training run is that long."""
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A dataset and its parts that a run uses."""
+    """A dataset and the parts of it that a run uses."""
 
     dataset: Dataset
     train: Split
@@ -34,7 +34,7 @@ class Data:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Inputs and classes of a network for this dataset."""
+        """The numbers of inputs and classes of a network for this dataset."""
         return math.prod(self.dataset.shape), self.dataset.classes
 
 
@@ -50,21 +50,21 @@ def _load(
 
 
 def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = None) -> Data:
-    """Load the dataset of a config; a validation set is a fixed part of each class that is held out."""
+    """Load a config's dataset; the validation set is a fixed, held-out part of each class."""
     return hold_out(_load(config.dataset, config.timesteps, data_dir, device, config.split), config)
 
 
 def hold_out(dataset: Dataset, config: RunConfig) -> Data:
-    """Return a dataset, with a fixed part of each class held out if the config has a validation set."""
+    """Return the data of a config, holding out a fixed part of each class if it asks for a validation set."""
     if not config.validation:
         return Data(dataset, dataset.train, dataset.validation)
     if dataset.train.streamed or dataset.validation is not None or not dataset.classes:
         raise InputError(
-            f"validation={config.validation} holds out a share of each class of tensors; give the validation "
-            "set itself for other data, such as validation=DataLoader(...)"
+            f"validation={config.validation} holds out a share of each class, which requires tensors with "
+            "class labels; for other data, pass the validation set itself: validation=DataLoader(...)"
         )
     labels = dataset.train.labels.cpu()
-    generator = torch.Generator().manual_seed(0)  # the same part for every run, which never trains on it
+    generator = torch.Generator().manual_seed(0)  # every run holds out the same part
     shuffled = torch.randperm(len(labels), generator=generator)
     kept, held = [], []
     for label in range(dataset.classes):
@@ -77,7 +77,7 @@ def hold_out(dataset: Dataset, config: RunConfig) -> Data:
 
 
 def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool, batch: int = 256) -> Loader:
-    """Return the batches of a split, for training with the changes of the config, or for evaluation."""
+    """Return the loader of a split, for evaluation or, with the config's augmentation, for training."""
     images = not split.is_events
     direct = config.encoding == "direct"
     kind, varies = Loader, False
@@ -101,7 +101,7 @@ def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool, 
 
 
 def augmentation(config: RunConfig) -> Augmentation:
-    """Return the random changes of a run's training images."""
+    """Return the augmentation of a run's training images."""
     whole = config.augment if config.augment is not None else config.dataset == "cifar10"
     own = Augmentation(config.flip, config.shift, config.cutout, config.mixup)
     return CROP_AND_FLIP if whole and own == Augmentation() else own
@@ -116,23 +116,23 @@ def make_loaders(
     training: bool,
     batch: int = 256,
 ) -> list[Loader]:
-    """Return a loader for each batch that the members read, by the seed of its first reader."""
+    """Return a loader for each distinct batch, seeded by the first member that reads it."""
     first_readers = configs[:: len(members) // members.batches]
     return [make_loader(config, data, split, training=training, batch=batch) for config in first_readers]
 
 
 class Batch(NamedTuple):
-    """A batch in the form that networks take."""
+    """A batch in the form that networks expect."""
 
     x: Tensor
     """``[T, B, ...]``, or ``[batches, T, B, ...]`` for members with different batches."""
     targets: Tensor
     mask: Tensor | None = None
-    """Steps ``[T, B]`` that count, where samples differ in length."""
+    """The valid steps ``[T, B]``, if samples differ in length."""
 
 
 def batches(loaders: Sequence[Loader], config: RunConfig, epoch: int, step: int = 0) -> Iterator[Batch]:
-    """Yield the batches of an epoch: those of one loader, or those of several side by side."""
+    """Yield the batches of an epoch, stacked if there are several loaders."""
     for parts in zip(*(loader.epoch(epoch, step) for loader in loaders), strict=True):
         one = Batch(*parts[0])
         if len(parts) > 1:
@@ -142,7 +142,7 @@ def batches(loaders: Sequence[Loader], config: RunConfig, epoch: int, step: int 
 
 
 def inputs(x: Tensor, config: RunConfig) -> Tensor:
-    """Return a batch in the form that the network takes."""
+    """Convert a batch to the form that the network expects."""
     if config.binary_events:
         x = x.clamp(max=1)
     return x.double() if config.precision == "float64" else x

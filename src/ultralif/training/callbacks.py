@@ -21,7 +21,7 @@ class EpochState(NamedTuple):
     """The state of training after an epoch."""
 
     epoch: int
-    """Counted from 1."""
+    """The epoch's number, counted from 1."""
     epochs: int
     history: Sequence[Mapping[str, float | None]]
     """The quantities of every epoch so far."""
@@ -30,19 +30,19 @@ class EpochState(NamedTuple):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The quantities of this epoch: loss, accuracy, spike rates and constants in training.
+        """The quantities of this epoch: training loss and accuracy, spike rates and constants.
 
-        With a validation set also its ``validation`` (accuracy), ``validation_loss`` and
+        With a validation set, they include ``validation`` (its accuracy), ``validation_loss`` and
         ``validation_<metric>``.
         """
         return {name: value for name, value in self.history[-1].items() if value is not None}
 
 
 def cost(monitor: str, epoch: Mapping[str, float | None]) -> float:
-    """Return a quantity of the validation set as a cost, where smaller is better.
+    """Return a validation quantity as a cost, so that smaller is better.
 
     Args:
-        monitor: ``loss``, ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``.
+        monitor: ``loss``, ``accuracy``, or a metric preceded by ``min`` or ``max``, such as ``min smape``.
         epoch: the quantities of an epoch.
 
     Example:
@@ -71,12 +71,12 @@ def cost(monitor: str, epoch: Mapping[str, float | None]) -> float:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Stop training when a quantity of the validation set has not improved for some epochs."""
+    """Stop training when a validation quantity has not improved for several epochs."""
 
     monitor: str = "loss"
-    """``loss``, ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``."""
+    """``loss``, ``accuracy``, or a metric preceded by ``min`` or ``max``, such as ``min smape``."""
     patience: int = 5
-    """Epochs to wait for a better value."""
+    """Number of epochs to wait for an improvement."""
 
     def on_epoch_end(self, state: EpochState) -> bool:
         """Return True if the last improvement was too long ago."""
@@ -104,14 +104,14 @@ class WandB:
     """Log every quantity of every epoch to Weights & Biases, as a run of the same name."""
 
     _open: ClassVar[tuple[str, Any] | None] = None
-    """The last run that was begun and not finished, because training stopped early, and its name."""
+    """The name and the object of a run left open because training stopped early."""
 
     def __init__(self, **options: Any) -> None:
-        """Take arguments of ``wandb.init``, such as ``project``."""
+        """Accept the arguments of ``wandb.init``, such as ``project``."""
         self.wandb, self.options = need("wandb", "wandb"), options
 
     def on_epoch_end(self, state: EpochState) -> None:
-        """Log an epoch; the first one begins the run."""
+        """Log an epoch; the first one starts the run."""
         run: Any
         name, run = WandB._open or ("", None)
         if name != state.config.id:
@@ -127,7 +127,7 @@ class WandB:
 
 
 def write_history(folder: Path, store: Store, run: str) -> None:
-    """Write a finished run to TensorBoard: its epochs and the accuracy on the test set."""
+    """Write a finished run to TensorBoard: its history and its accuracy on the test set."""
     config, _, result, history = store.read(run)
     need("tensorboard", "tensorboard")
     from torch.utils.tensorboard import SummaryWriter

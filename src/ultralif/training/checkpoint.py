@@ -1,7 +1,7 @@
-"""Crash-safe folders: prepared under another name, flushed, renamed, and verified by a manifest of digests.
+"""Crash-safe folders: written under a temporary name, flushed, renamed, and verified with a manifest.
 
-A folder is valid if its ``manifest.json``, which is written last, names every file with its SHA-256. Neither
-safetensors nor JSON would notice a flipped bit.
+A folder is valid if its ``manifest.json``, which is written last, lists every file with its SHA-256. The
+digests are needed because neither safetensors nor JSON detects a flipped bit.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ FORMAT = 1
 """Version of a folder's layout, written to every manifest."""
 TENSORS = ".safetensors"
 MOST_TENSORS, MOST_TEXT = 1 << 33, 1 << 28
-"""The most bytes of a file of tensors and of a document: 8 GiB and 256 MiB."""
+"""Maximum sizes of a tensor file and of a JSON document in bytes: 8 GiB and 256 MiB."""
 KEEP = 2
 """Number of checkpoints kept: one more than needed, in case the newest is damaged."""
 
@@ -38,7 +38,7 @@ class Damaged(JobError):
 
 
 class Contents(NamedTuple):
-    """Content of a folder: documents by name, and the file of tensors, which needs torch to be read."""
+    """Contents of a folder: its documents by name, and its tensor file, which only torch can read."""
 
     documents: dict[str, Any]
     file: bytes
@@ -51,11 +51,11 @@ class Contents(NamedTuple):
         try:
             return load(self.file)
         except SafetensorError as error:
-            raise Damaged(f"a file of tensors cannot be read ({error}); it is not used") from error
+            raise Damaged(f"a tensor file cannot be read ({error}); it is not used") from error
 
 
 def _separate(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
-    """Return tensors on the CPU, and copies of those that share memory, such as tied weights."""
+    """Return tensors on the CPU, copying those that share memory, such as tied weights."""
     found, places = {}, set()
     for name, tensor in tensors.items():
         one = tensor.detach().cpu().contiguous()
@@ -76,10 +76,10 @@ def write_folder(
 
     Args:
         folder: the folder to write; an existing one is replaced.
-        name: the name of the file with the tensors.
-        tensors: the content of that file.
+        name: the name of the tensor file, without its suffix.
+        tensors: the contents of that file.
         documents: the JSON documents, one file each.
-        aside: the folder in which it is prepared, on the same disk; None means next to ``folder``.
+        aside: the folder in which the new one is prepared, on the same disk; None means the parent folder.
     """
     from safetensors.torch import save
 
@@ -121,27 +121,27 @@ def read_folder(folder: Path) -> Contents:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file that the manifest of a folder names."""
+    """Return the SHA-256 of every file listed in a folder's manifest."""
     manifest = read_json(folder / MANIFEST, 1 << 20, links=False)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("sha256"), dict):
         raise Damaged(f"{folder / MANIFEST} is not a manifest; the folder is not used")
     if manifest.get("format") != FORMAT:
         raise Damaged(
-            f"{folder} is in the format {visible(str(manifest.get('format')))} of ultralif "
-            f"{visible(str(manifest.get('ultralif')))}, and this version reads {FORMAT}; it is not used"
+            f"{folder} has format {visible(str(manifest.get('format')))}, written by ultralif "
+            f"{visible(str(manifest.get('ultralif')))}, but this version reads {FORMAT}; it is not used"
         )
     return dict(manifest["sha256"])
 
 
 def _checked(folder: Path, file: str, digest: str) -> bytes:
-    """Return the content of a file if it is unchanged."""
+    """Return the contents of a file, or raise an error if they have changed."""
     if not file or file != Path(file).name:
-        raise Damaged(f"{folder / MANIFEST} names {visible(file)!r}, which is not a file of the folder")
+        raise Damaged(f"{folder / MANIFEST} lists {visible(file)!r}, which is not a file in the folder")
     content = read_bytes(folder / file, MOST_TENSORS if file.endswith(TENSORS) else MOST_TEXT, links=False)
     if hashlib.sha256(content).hexdigest() != digest:
         raise Damaged(
-            f"{folder / file} is not what was written (its SHA-256 differs); it is not used. A run "
-            f"is deleted with: ultralif runs rm {folder.name}"
+            f"{folder / file} has changed since it was written (its SHA-256 differs); it is not used. Delete "
+            f"a damaged run with: ultralif runs rm {folder.name}"
         )
     return content
 
@@ -151,7 +151,7 @@ def save_checkpoint(
 ) -> None:
     """Write checkpoint ``number``, then remove all others except the one before it.
 
-    A checkpoint with a higher number is damaged and was not used; other files were left by a crash.
+    A checkpoint with a higher number is damaged and was skipped; other files were left behind by a crash.
     """
     written = root / f"{number:012d}"
     write_folder(written, "checkpoint", tensors, documents)
@@ -173,7 +173,7 @@ def newest(root: Path) -> tuple[Contents | None, list[str]]:
 
 
 def _replace(draft: Path, folder: Path) -> None:
-    """Rename a folder to its place after moving away what is there; another process may do the same."""
+    """Rename a folder to its final name, moving any existing one away; another process may do the same."""
     while True:
         try:
             draft.rename(folder)

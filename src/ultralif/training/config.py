@@ -1,6 +1,6 @@
-"""Configs of runs: their fields, the options of their neurons, recipes, and the checks of all these.
+"""Run configs: their fields, neuron options and recipes, and the checks of all of these.
 
-Only the options of new configs need the classes of neurons, and so torch; stored ones are complete.
+Only new configs need the neuron classes, and so torch, to complete their options; stored configs don't.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ _DEPTH: dict[str, Any] = {
     "label_smoothing": 0.1,
     "recalibrate_bn": 20,
 }
-"""A small VGG, soft first and binary for the last epochs."""
+"""A small VGG, trained with soft spikes first and binary spikes in the last epochs."""
 _BINARY: dict[str, Any] = {"neuron": "UltraDLIF", "centered": True, "mode": "hard"}
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -60,13 +60,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "digits": {**_DEPTH, "timesteps": 4, "epochs": 24, "shift": 1},
     "deep": {**_DEPTH, "timesteps": 1, "epochs": 6, "channels_last": True},
 }
-"""Fields by the name of a recipe: two with binary spikes throughout, and two for convolutional networks, soft
-first and binary for the last epochs. ``digits`` is for the small images of that name, ``deep`` for larger
-ones, with a first result within minutes."""
+"""The fields of each recipe, by name. Two recipes use binary spikes throughout. The other two are for
+convolutional networks, with soft spikes first and binary spikes in the last epochs: ``digits`` is for the
+small images of that dataset, and ``deep`` gives a first result on larger images within minutes."""
 
 
 def recipe_of(model: str, dataset: str = "digits") -> str | None:
-    """Return the name of the preset that trains a model; None for perceptrons and networks of the user.
+    """Return the name of the preset for a model; None for perceptrons and the user's own networks.
 
     The small images of ``digits`` have a recipe of their own.
 
@@ -106,12 +106,12 @@ def validate(owner: type, name: str, value: object) -> object:
 
 
 class _Kind(NamedTuple):
-    """The kinds of values of a field."""
+    """The values that a field accepts."""
 
     types: tuple[type, ...]
     choices: tuple[str, ...]
     many: bool
-    """A tuple of such values."""
+    """Whether the field is a tuple of such values."""
 
 
 @cache
@@ -158,26 +158,26 @@ def _is_finite(value: Real) -> bool:
 
 
 RESERVED = {
-    "mode": "the field mode",
-    "eps_range": "the fields eps_min and eps_max",
-    "parameter_shape": "the field per_neuron",
-    "time_constants": "ul.train with a network of your own, whose neurons have them",
-    "batch_first": "nothing: batches of a run have time first",
-    "backend": "nothing: it does not change a run",
+    "mode": "use the field mode",
+    "eps_range": "use the fields eps_min and eps_max",
+    "parameter_shape": "use the field per_neuron",
+    "time_constants": "use ul.train with your own network, whose neurons may have time constants",
+    "batch_first": "leave it out, because the batches of a run always have time first",
+    "backend": "leave it out, because it does not affect the result",
 }
-"""Arguments of neurons that are not options of a run, and what to use instead."""
+"""Neuron arguments that are not options of a run, and what to do instead."""
 
 
 OPEN = object()
-"""Stands for a default that JSON cannot express, or for an argument without one: the class decides."""
+"""Placeholder for a default that JSON cannot express, or for no default at all: the class decides."""
 
 
 class CompleteOptions(dict[str, Any]):
-    """Every option of a neuron, as a stored config lists them, so that its class is not needed."""
+    """Every option of a neuron, as listed in a stored config, so that the neuron's class is not needed."""
 
 
 def class_defaults(neuron: str) -> dict[str, Any]:
-    """Return the options of a neuron's class with their defaults in JSON form, or `OPEN`."""
+    """Return the options of a neuron's class, each with its default in JSON form or `OPEN`."""
     from ultralif.nn import find_neuron
 
     return _signature(cast(Any, find_neuron(neuron)))
@@ -202,7 +202,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _all_options() -> dict[str, Any]:
-    """Return the options of all neurons, each with the default of the first that has it."""
+    """Return the options of all neurons, each with the default from the first neuron that has it."""
     from ultralif.nn.network import NEURONS
 
     found: dict[str, Any] = {}
@@ -212,15 +212,15 @@ def _all_options() -> dict[str, Any]:
 
 
 def check_options(neuron: str, options: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """Return options in their JSON form; refuse unknown names and bad values.
+    """Return options in JSON form; reject unknown names and bad values.
 
-    An option that only other neurons have is refused later, by `complete`: a sweep has one set of options,
-    and changes the neuron.
+    An option that only other neurons have is rejected later, by `complete`, because a sweep passes the same
+    options on to different neurons.
 
     Args:
         neuron: the neuron's name.
-        options: values by the names of the neuron's arguments.
-        fields: the fields of a config, for a hint.
+        options: the values of the neuron's arguments, by name.
+        fields: the names of a config's fields, for hints.
     """
     if isinstance(options, CompleteOptions) or not options:
         return CompleteOptions(options) if options else {}
@@ -229,17 +229,17 @@ def check_options(neuron: str, options: Mapping[str, Any], fields: Iterable[str]
     checked = {}
     for name, value in options.items():
         if name in RESERVED:
-            raise InputError(f"{name} is not an option of a run; use {RESERVED[name]}")
+            raise InputError(f"{name} is not an option of a run; {RESERVED[name]}")
         if name not in known:
             near = similar(name, [*fields, *own])
             hint = f"did you mean {near!r}?" if near else f"its options are {', '.join(sorted(own))}"
-            raise InputError(f"{name!r} is not a field of a run's config, nor an option of {neuron}; {hint}")
+            raise InputError(f"{name!r} is neither a field of the config nor an option of {neuron}; {hint}")
         checked[name] = _plain(name, value, None if known[name] is OPEN else known[name])
     return checked
 
 
 def complete(neuron: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> CompleteOptions:
-    """Return every option of a neuron, sorted by name: those given, and the defaults of the others."""
+    """Return every option of a neuron, sorted by name: the given ones, and defaults for the others."""
     for name in options:
         if name not in defaults:
             raise InputError(f"{name} is not an argument of {neuron}; leave it out for this neuron")
@@ -248,7 +248,7 @@ def complete(neuron: str, options: Mapping[str, Any], defaults: Mapping[str, Any
 
 
 def _plain(name: str, value: Any, default: Any) -> Any:
-    """Return an option's value in its JSON form, in the type of its default."""
+    """Return an option's value in JSON form, converted to the type of its default."""
     if isinstance(value, list | tuple) and (default is None or isinstance(default, list)):
         return [_plain(name, entry, None) for entry in value]
     if value is None and not isinstance(default, float | str | list) and type(default) is not int:
@@ -286,7 +286,7 @@ def _number(name: str, value: Real, *, whole: bool) -> float | int:
 
 
 SCHEMA = 3
-"""Version of a stored config."""
+"""Version of the stored config format."""
 
 Partition = Literal["tonic", "spikingjelly"]
 C = TypeVar("C")
@@ -312,9 +312,9 @@ def _taking_options(config: type[C]) -> type[C]:
 @_taking_options
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunConfig:
-    """One training run. Configs with the same values are equal, and are the same run.
+    """The config of a training run. Configs with the same values are equal and describe the same run.
 
-    Options of the neuron may be given as keywords: ``RunConfig(eps=0.5)`` is
+    The neuron's options can be passed as keywords: ``RunConfig(eps=0.5)`` is the same as
     ``RunConfig(neuron_options={"eps": 0.5})``.
 
     Example:
@@ -324,29 +324,29 @@ class RunConfig:
     """
 
     dataset: str = "digits"
-    """One of those that `ultralif data list` shows; on the command line also my.npz or a folder of .npy
-    files, both with x_train, y_train, x_test and y_test, or file.py:function."""
+    """A dataset listed by `ultralif data list`; on the command line also my.npz or a folder of .npy files,
+    both with x_train, y_train, x_test and y_test, or file.py:function."""
     neuron: str = "UltraLIF"
     """UltraLIF, UltraPLIF, UltraDLIF, UltraDPLIF, LIF, PLIF, AdaLIF, FullPLIF, DSpike(Plus) or SoftLIF."""
     timesteps: int = 10
-    """Time steps T."""
+    """Number of time steps T."""
     seed: int = 42
     """Seed for initialisation, shuffling and spike encoding."""
 
     epochs: int = 100
-    """Passes over the data."""
+    """Number of passes over the training data."""
     batch_size: int = 128
-    """Samples per step."""
+    """Number of samples per training step."""
     learning_rate: float = 1e-3
     """Learning rate of the optimizer."""
     schedule: Literal["cosine", "constant", "linear"] = "cosine"
     """How the learning rate changes over the epochs."""
     optimizer: Literal["adam", "sgd"] = "adam"
-    """Adam, or gradient descent with Nesterov's momentum of 0.9."""
+    """Adam, or SGD with a Nesterov momentum of 0.9."""
     weight_decay: float = 0.0
     """Weight decay; not applied to biases, norms and the neurons' constants."""
     warmup_epochs: int = 0
-    """Epochs at the start over which the learning rate rises linearly."""
+    """Number of initial epochs over which the learning rate rises linearly."""
     label_smoothing: float = 0.0
     """Share of each label that is spread over all classes."""
     loss: Literal["mean", "tet"] = "mean"
@@ -354,25 +354,25 @@ class RunConfig:
     sparsity: float = 0.0
     """lambda: weight of the mean spike rate in the loss."""
     target_rate: float | None = None
-    """Rate of binary spikes that every spiking layer is trained to reach, such as 0.1."""
+    """Binary spike rate that every spiking layer is trained to reach, such as 0.1."""
     volume_reg: float = 0.0
-    """alpha: weight of the volume regulariser of the first layer."""
+    """alpha: weight of the first layer's volume regulariser."""
     precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32"
     """Precision of the arithmetic; tf32 and bfloat16 apply to matrix products only."""
     validation: float = 0.0
     """Fraction of the training set that is held out for model selection."""
 
     hidden: tuple[int, ...] = (64,)
-    """Neurons of each hidden layer."""
+    """Number of neurons in each hidden layer."""
     model: str = "mlp"
-    """mlp, or a network of ultralif.models: vgg5, vgg7, vgg9, vgg11r, resnet18 ...; on the command line also
+    """mlp, or a model from ultralif.models: vgg5, vgg7, vgg9, vgg11r, resnet18 ...; on the command line also
     file.py:Class."""
     width: float = 1.0
-    """Factor by which the channels of a model of ultralif.models are multiplied."""
+    """Factor that multiplies the number of channels in a model from ultralif.models."""
     channels_last: bool = False
-    """Store images with channels last, which is faster on a GPU."""
+    """Use the channels-last memory format, which is faster on a GPU."""
     readout: Literal["linear", "spiking"] = "linear"
-    """A linear map of the mean spikes, or the mean spikes of a last spiking layer."""
+    """A linear map of the mean spikes, or the mean spikes of a final spiking layer."""
     orthogonal: bool = False
     """Initialise the first layer with orthogonal weights."""
 
@@ -383,9 +383,9 @@ class RunConfig:
     gain: float = 0.5
     """Spike probability of a white pixel."""
     augment: bool | None = None
-    """Shift images by up to 4 pixels and mirror half of them. None: for CIFAR-10."""
+    """Shift training images by up to 4 pixels and mirror half of them. None: only for CIFAR-10."""
     flip: bool = False
-    """Mirror half of the training images. This field and the next three are used instead of augment."""
+    """Mirror half of the training images. If flip, shift, cutout or mixup is set, augment is ignored."""
     shift: int = 0
     """Shift training images by up to this many pixels."""
     cutout: int = 0
@@ -393,36 +393,37 @@ class RunConfig:
     mixup: float = 0.0
     """Mix each training image with another; the weight is drawn from Beta(mixup, mixup)."""
     split: Partition = "tonic"
-    """Published split of DVS-Gesture."""
+    """Which of the published splits of DVS-Gesture to use."""
     binary_events: bool = False
     """Clip event counts to 0 and 1."""
 
     mode: Mode | None = None
-    """Mode of training. None, here and below: the default of the neuron's class."""
+    """Mode during training. None, here and below, means the default of the neuron's class."""
     hard_epochs: int = 0
-    """Number of last epochs trained with binary spikes in the forward pass."""
+    """Number of final epochs trained with binary spikes in the forward pass."""
     hard_share: float = 0.0
-    """Fraction of the epochs, the last ones, trained with binary spikes; the larger of it and hard_epochs is
-    used."""
+    """Fraction of the epochs, at the end, trained with binary spikes. The larger of hard_share and
+    hard_epochs is used."""
     recalibrate_bn: int = 0
-    """Batches from which batch norm's statistics are recomputed at the end, in the last mode."""
+    """Number of batches from which the batch norm statistics are recomputed after training, in the final
+    mode."""
     track_test: bool = False
     """Record the accuracy on the test set, and on a validation set if there is one, after every epoch."""
     eps_min: float = 0.1
-    """Lower bound of a learned temperature."""
+    """Lower bound of the learned temperature."""
     eps_max: float = 20.0
-    """Upper bound of a learned temperature."""
+    """Upper bound of the learned temperature."""
     eps_speed: float = 1.0
     """Factor by which the temperature's learning rate is multiplied."""
     anneal: tuple[float, float] | None = None
     """Anneal the temperature from the first value to the second, geometrically over the epochs."""
     per_neuron: bool = False
-    """Learn one constant for each neuron instead of one for the layer."""
+    """Learn one constant per neuron instead of one per layer."""
     neuron_options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the neuron, such as eps, leak and learn_eps."""
 
     def __post_init__(self) -> None:
-        """Convert values to the types of their fields, and refuse what cannot be trained."""
+        """Convert values to the types of their fields, and reject configs that cannot be trained."""
         for name in _names():
             object.__setattr__(self, name, validate(RunConfig, name, getattr(self, name)))
         if not isinstance(self.neuron_options, Mapping):
@@ -436,15 +437,17 @@ class RunConfig:
                 _check(name, good(getattr(self, name)), getattr(self, name), wanted)
         low, high, epochs = self.eps_min, self.eps_max, self.epochs
         _check("eps_min", 0 < low < high, low, f"above 0 and below eps_max, {high}")
-        _check("hard_epochs", 0 <= self.hard_epochs <= epochs, self.hard_epochs, "0 or up to the epochs")
+        _check(
+            "hard_epochs", 0 <= self.hard_epochs <= epochs, self.hard_epochs, "from 0 to the number of epochs"
+        )
         warm = 0 <= self.warmup_epochs <= epochs
-        _check("warmup_epochs", warm, self.warmup_epochs, f"from 0 to the {epochs} epochs")
+        _check("warmup_epochs", warm, self.warmup_epochs, f"from 0 to {epochs}, the number of epochs")
         if self.target_rate is not None and self.sparsity:
             raise InputError("sparsity and target_rate both set the spike rate; choose one of them")
 
     @cached_property
     def complete_options(self) -> CompleteOptions:
-        """Every option of its neurons: those given, and the defaults of the neuron's class."""
+        """Every option of the neurons: the given ones, and class defaults for the others."""
         if isinstance(self.neuron_options, CompleteOptions):
             return self.neuron_options
         return complete(self.neuron, self.neuron_options, self.option_defaults)
@@ -462,7 +465,7 @@ class RunConfig:
 
     @cached_property
     def id(self) -> str:
-        """The run's name: 12 digits of a hash of `to_dict`."""
+        """The run's name: 12 hexadecimal digits of a hash of `to_dict`."""
         return document_id(self.to_dict())
 
     @property
@@ -472,31 +475,31 @@ class RunConfig:
         return (*(getattr(self, name) for name in _names() if name not in _OWN), *alone)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema's version, every field and every option of the neuron, ready for JSON."""
+        """Return the schema version, every field and every neuron option, ready for JSON."""
         values = {name: getattr(self, name) for name in _names()}
         values = {name: x for name, x in values.items() if name not in _ADDED or x != _defaults()[name]}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
         return {"schema": SCHEMA, **plain, "neuron_options": dict(self.complete_options)}
 
     def changes(self) -> dict[str, Any]:
-        """Return the fields and the options of the neuron, by name, that differ from their defaults."""
+        """Return, by name, the fields and neuron options that differ from their defaults."""
         changed = {name: x for name, usual in _defaults().items() if (x := getattr(self, name)) != usual}
         return {
             n: list(x) if isinstance(x, tuple) else x for n, x in changed.items()
         } | self.changed_options()
 
     def changed_options(self) -> dict[str, Any]:
-        """Return the options of the neuron that differ from the defaults of its class."""
+        """Return the neuron options that differ from the class defaults."""
         own = self.option_defaults
         return {n: x for n, x in self.complete_options.items() if n not in own or x != own[n]}
 
     def settings(self) -> dict[str, Any]:
-        """Return every field and every option of the neuron, by name."""
+        """Return every field and every neuron option, by name."""
         return {**{name: getattr(self, name) for name in _names()}, **self.complete_options}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RunConfig":
-        """Read the output of `to_dict`; without a schema, read fields as a user gives them."""
+        """Read the output of `to_dict`, or, if there is no schema, fields written by the user."""
         given = dict(data)
         for name in given:
             if not isinstance(name, str):
@@ -511,10 +514,10 @@ class RunConfig:
 
     @classmethod
     def for_model(cls, model: str, **fields: Any) -> "RunConfig":
-        """Return the config of a model with its recipe, as ``ultralif train --model`` uses it.
+        """Return a model's config with its recipe, as used by ``ultralif train --model``.
 
         Args:
-            model: one of ultralif.models, such as vgg5.
+            model: a model from ultralif.models, such as vgg5.
             fields: values that override the recipe.
 
         Example:
@@ -525,7 +528,7 @@ class RunConfig:
         return cls(**{**PRESETS.get(recipe or "", {}), "model": model, **fields})
 
     def with_(self, **changes: Any) -> "RunConfig":
-        """Return a copy with other values; with another neuron, only changed options are kept."""
+        """Return a copy with other values; if the neuron changes, only non-default options are kept."""
         if "neuron" in changes and isinstance(self.neuron_options, CompleteOptions):
             changes = {"neuron_options": self.changed_options(), **changes}
         return replace(self, **changes)
@@ -537,7 +540,7 @@ _OWN = {
 }
 """The fields in which the runs of one stack may differ."""
 _ADDED = {"target_rate"}
-"""Fields that are newer than the schema. At their default they are not stored, so runs keep their names."""
+"""Fields added after the schema was fixed. Defaults are not stored, so older runs keep their names."""
 _MOST_LAYERS = 1000
 _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (("timesteps",), lambda n: 1 <= n <= 100_000, "from 1 to 100000"),
@@ -546,7 +549,7 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (("learning_rate",), lambda x: 0 < x < 1e3, "above 0 and below 1000"),
     (("sparsity", "volume_reg"), lambda x: 0 <= x < 1e6, "0 or more, and below 1e6"),
     (("target_rate",), lambda x: x is None or 0 < x < 1, "a rate between 0 and 1, such as 0.1"),
-    (("validation",), lambda x: 0 <= x < 1, "a part of the training set, below 1"),
+    (("validation",), lambda x: 0 <= x < 1, "a share of the training set, from 0 to below 1"),
     (
         ("hidden",),
         lambda sizes: 1 <= len(sizes) <= _MOST_LAYERS and min(sizes) >= 1 and max(sizes) < 2**31,
@@ -571,51 +574,50 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
         "two positive temperatures, such as 2 0.1",
     ),
 )
-"""Fields, the condition for their values, and its description for messages."""
+"""Fields, the condition on their values, and its wording in error messages."""
 
 
 @cache
 def _names() -> tuple[str, ...]:
-    """Return the names of all fields but the options of the neuron."""
+    """Return the names of all fields except `neuron_options`."""
     return tuple(each.name for each in fields(RunConfig) if each.name != "neuron_options")
 
 
 @cache
 def _defaults() -> dict[str, Any]:
-    """Return the default of every field except the options of the neuron."""
+    """Return the default of every field except `neuron_options`."""
     return {each.name: each.default for each in fields(RunConfig) if each.name in _names()}
 
 
 def document_id(document: Mapping[str, Any]) -> str:
-    """Return the name of a run from its stored config: 12 digits of a hash of the document."""
+    """Return a run's name from its stored config: 12 hexadecimal digits of a hash of the document."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def check_schema(document: Mapping[str, Any]) -> None:
-    """Refuse a stored config of another version, or one that is not complete."""
+    """Reject a stored config from another version, or an incomplete one."""
     schema = document.get("schema")
     if schema != SCHEMA or isinstance(schema, bool):
         raise InputError(
-            f"schema {schema!r} of this config is not the one that this version reads, {SCHEMA}; train it "
-            "again"
+            f"this config has schema {schema!r}, but this version reads schema {SCHEMA}; train the run again"
         )
     wanted = {"schema", *_names(), "neuron_options"}
     if wrong := sorted((wanted ^ document.keys()) - _ADDED):
         raise InputError(
-            f"a stored config has every field and no other, and this one differs in {', '.join(wrong)}; "
-            "train it again"
+            f"a stored config must have every field and no others, but this one differs in "
+            f"{', '.join(wrong)}; train the run again"
         )
 
 
 def spelled(kind: str, name: str) -> str:
-    """Return the proper name of a neuron or dataset; it accepts ``ultralif``, ``DSpike+`` and ``N_MNIST``."""
+    """Return the exact name of a neuron or dataset from a variant such as ``DSpike+`` or ``N_MNIST``."""
     if kind == "dataset" and name.startswith("own:"):
         return name
     return find_name(kind, name, tuple(DATASETS) if kind == "dataset" else known_neurons())
 
 
 def known_neurons() -> tuple[str, ...]:
-    """Return the neurons of the library, and those that the caller has registered."""
+    """Return the library's neurons, and those registered by the caller."""
     network = sys.modules.get("ultralif.nn.network")  # None: nothing has been registered yet
     return tuple(dict.fromkeys((*NEURON_NAMES, *(network.NEURONS if network else ()))))
 

@@ -11,11 +11,11 @@ from ultralif.errors import InputError
 __all__ = ["arithmetic", "memory", "pick_device"]
 
 SMALL = 20_000_000
-"""Number of multiplications in a step below which one thread is as fast as two."""
+"""Number of multiplications per step below which one thread is as fast as two."""
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the named device; ``auto`` is a CUDA or Metal GPU if there is one, or else the CPU."""
+    """Return the named device; ``auto`` is a CUDA or Metal GPU if there is one, otherwise the CPU."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -33,12 +33,12 @@ def pick_device(name: str) -> torch.device:
 def arithmetic(device: torch.device, precision: str, work: int) -> Iterator[None]:
     """Set the precision; on the CPU, use one thread if a step is small.
 
-    For small products a second thread costs more time than it saves, especially on a busy machine.
+    For small matrix products, a second thread costs more time than it saves, especially on a busy machine.
 
     Args:
         device: where training runs.
         precision: ``tf32`` allows TF32 in matrix products.
-        work: multiplications of one step.
+        work: the number of multiplications in one step.
     """
     threads, before = torch.get_num_threads(), torch.get_float32_matmul_precision()
     if device.type == "cpu" and work < SMALL:
@@ -52,7 +52,7 @@ def arithmetic(device: torch.device, precision: str, work: int) -> Iterator[None
 
 
 def memory() -> int:
-    """Return the memory of this machine in bytes."""
+    """Return this machine's memory in bytes."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not every system reports it

@@ -1,4 +1,4 @@
-"""Accuracy, spike rates and cost of networks in each of their modes, and the results made of them."""
+"""Measure the accuracy, spike rates and cost of networks in each mode, and assemble results."""
 
 import math
 import platform
@@ -67,13 +67,13 @@ __all__ = [
 
 
 class OpCounter:
-    """Counts the operations per sample, averaged over all samples and their steps; padding is left out.
+    """Counts the operations per sample, averaged over all samples and excluding padding.
 
-    Those of a perceptron follow from its sizes, its rates and the share of nonzero inputs.
+    For a perceptron, they follow from its layer sizes, its spike rates and the share of nonzero inputs.
 
     Args:
-        sizes: inputs, hidden layers and classes of the perceptrons; () for other networks.
-        timesteps: T, for images that the network repeats itself.
+        sizes: the perceptrons' layer sizes, from inputs to classes; () for other networks.
+        timesteps: T, for images that the network repeats over time itself.
         batches: the number of different batches that the members read.
         members: the number of networks.
     """
@@ -83,7 +83,7 @@ class OpCounter:
         self.nonzero, self.samples, self.steps, self.binary = torch.zeros(batches), 0, 0, True
 
     def read(self, x: Tensor, batch: int, mask: Tensor | None = None, *, direct: bool = False) -> None:
-        """Record a batch of inputs, ``[T, B, ...]``, whose steps in the mask ``[T, B]`` count."""
+        """Record a batch of inputs, ``[T, B, ...]``; the mask ``[T, B]`` marks valid steps."""
         self.samples += batch
         if mask is not None:
             x = x[mask]
@@ -96,7 +96,7 @@ class OpCounter:
 
     @property
     def timesteps(self) -> float:
-        """The mean number of steps of a sample."""
+        """The mean number of steps per sample."""
         return self.steps / self.samples
 
     def watching(self, mode: Mode, mask: Tensor | None = None) -> AbstractContextManager[None]:
@@ -104,15 +104,15 @@ class OpCounter:
         return nullcontext()
 
     def widths(self) -> list[int]:
-        """Return the neurons of each hidden layer."""
+        """Return the number of neurons in each hidden layer."""
         return list(self.sizes[1:-1])
 
     def synapses(self) -> int:
-        """Return the multiplications of one time step."""
+        """Return the number of multiplications in one time step."""
         return sum(a * b for a, b in pairwise(self.sizes))
 
     def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
-        """Return the operations of a member; the rates are those of its hidden layers."""
+        """Return a member's operations, given the spike rates of its hidden layers."""
         density = float(self.nonzero[place * self.batches // self.members]) / self.steps
         return count_operations(
             self.sizes, self.timesteps, density, rates, input_binary=self.binary, binary=mode != "soft"
@@ -124,7 +124,7 @@ class OpCounter:
 
 
 def make_op_counter(members: Members, timesteps: int) -> OpCounter:
-    """Return the counter for members: the layers of a module are watched."""
+    """Return the operation counter for members; it watches the layers of modules other than perceptrons."""
     if not isinstance(members, Single):
         stack = cast("Stack", members)
         return OpCounter(stack.sizes, timesteps, stack.batches, len(stack))
@@ -134,7 +134,7 @@ def make_op_counter(members: Members, timesteps: int) -> OpCounter:
 
 
 class _Count:
-    """Multiplications of a layer: all, those whose input is not zero, and whether inputs are 0 and 1."""
+    """A layer's multiplications, those with a nonzero input, and whether all inputs are 0 or 1."""
 
     def __init__(self) -> None:
         self.every, self.active, self.binary, self.calls = 0.0, 0.0, True, 0
@@ -151,7 +151,7 @@ class _Count:
         self.binary = self.binary and bool((x.masked_select(nonzero) == 1).all())
 
     def _counted(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return which rows of an input count: time is an axis, is folded, or is a loop of calls."""
+        """Return the valid rows of an input, in which time is an axis, is folded, or is a loop of calls."""
         if x.shape[:2] == mask.shape:
             return mask
         if len(x) == mask.numel():
@@ -171,7 +171,7 @@ def _weight(layer: nn.Module) -> Tensor:
 
 
 def _weights_used(layer: nn.Module, nonzero: Tensor) -> float:
-    """Return the number of pairs of a weight and an input that is not zero; padding has none."""
+    """Return the number of pairs of a weight and a nonzero input; padding adds none."""
     weight = _weight(layer)
     if not isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return float(nonzero.sum()) * len(weight)
@@ -230,17 +230,17 @@ class Evaluation:
     """Evaluation of one member of a stack on a set of samples."""
 
     accuracy: dict[str, float | None]
-    """Percentage for each mode of the neuron; None if targets are not classes."""
+    """Accuracy in percent in each mode; None if targets are not classes."""
     spike_rate: dict[str, float]
-    """Mean over all hidden neurons."""
+    """Mean spike rate over all hidden neurons."""
     spike_rates: dict[str, list[float]]
-    """Mean of each spiking layer."""
+    """Mean spike rate of each spiking layer."""
     energy: dict[str, Any]
-    """The paper's T * rate and picojoules, and counted operations, for each mode; also picojoules in int8."""
+    """The paper's T * rate and energy, the counted operations and the int8 energy, in picojoules, by mode."""
     hits: dict[str, str]
     """The samples classified correctly in each mode, see `ultralif.training.result`."""
     metrics: dict[str, dict[str, float]]
-    """The loss and the user's metrics in each mode, where a task is the user's own."""
+    """The loss and the user's metrics in each mode, if the task is the user's own."""
 
 
 @torch.no_grad()
@@ -300,7 +300,7 @@ def evaluate(
 
 
 class _Scores:
-    """Collect loss, accuracy and the user's metrics of a set batch by batch; metrics see the whole set."""
+    """Accumulate loss and accuracy batch by batch; the user's metrics are computed on the whole set."""
 
     def __init__(self, task: Task, config: RunConfig) -> None:
         self.task, self.smoothing = task, config.label_smoothing
@@ -321,7 +321,7 @@ class _Scores:
         return [correct.unsqueeze(0)]
 
     def found(self) -> dict[str, float]:
-        """Return all of them by name."""
+        """Return loss, accuracy and metrics by name."""
         found = {"loss": self.loss / self.count}
         if self.task.has_classes:
             found["accuracy"] = 100 * self.correct / self.count
@@ -350,15 +350,15 @@ def _longer(x: Tensor, steps: int) -> Tensor:
 def measure(
     single: Single, config: RunConfig, data: Data, samples: Split, mode: Mode | None, epoch: int = EVALUATION
 ) -> dict[str, float]:
-    """Return loss, accuracy (of classes) and the user's metrics of a network on a set.
+    """Return a network's loss, its accuracy if targets are classes, and the user's metrics on a set.
 
     Args:
         single: the network, with its task.
         config: the config of its run.
         data: the source of the samples.
-        samples: the set.
-        mode: the mode of the neurons; None keeps theirs.
-        epoch: the epoch that seeds the spikes of the encoding.
+        samples: the set to evaluate on.
+        mode: the mode of the neurons; None keeps their own.
+        epoch: the epoch number that seeds the spike encoding.
     """
     scores = _Scores(single.task, config)
     for x, targets, mask in batches(
@@ -385,9 +385,9 @@ def accuracies(
         members: the networks.
         configs: their configs, in the same order.
         data: the source of the samples.
-        samples: the set.
-        mode: the mode of the neurons; None keeps theirs.
-        epoch: the epoch that seeds the spikes of the encoding.
+        samples: the set to evaluate on.
+        mode: the mode of the neurons; None keeps their own.
+        epoch: the epoch number that seeds the spike encoding.
     """
     device, shared = samples.labels.device, configs[0]
     batch = _largest_batch(data, shared) if device.type == "cuda" else 256
@@ -401,7 +401,7 @@ def accuracies(
 
 
 def _largest_batch(data: Data, config: RunConfig) -> int:
-    """Return the number of samples in half a gigabyte of inputs: a GPU is faster with few large batches."""
+    """Return the number of samples that fill half a gigabyte: a GPU is faster with few large batches."""
     return max(256, 2**27 // (config.timesteps * data.sizes[0])) if config.model == "mlp" else 256
 
 
@@ -444,13 +444,13 @@ def _summary(
 
 
 def _autocast(config: RunConfig, x: Tensor) -> torch.autocast:
-    """Evaluate models of `ultralif.models` in the precision in which they were trained."""
+    """Evaluate models from `ultralif.models` in the precision in which they were trained."""
     half = config.precision == "bfloat16" and config.model != "mlp"
     return torch.autocast(x.device.type, torch.bfloat16, enabled=half)
 
 
 def environment(device: torch.device, config: RunConfig, checksum: str) -> dict[str, Any]:
-    """Return the code, device, precision and data behind a result."""
+    """Return the code, device, precision and data that a result was computed with."""
     code, metrics = own_code([config.neuron]), metrics_code(config.model)
     return {
         "ultralif": __version__,
@@ -467,11 +467,11 @@ def environment(device: torch.device, config: RunConfig, checksum: str) -> dict[
 
 
 def constants_of(network: nn.Module, *, learned: bool = False) -> dict[str, list[float]]:
-    """Return the constants of a network's neurons by name: for each spiking layer the mean over its neurons.
+    """Return the neurons' constants by name, for each spiking layer the mean over its neurons.
 
     Args:
         network: the network.
-        learned: only those that are learned.
+        learned: return only learned constants.
     """
     found: dict[str, list[float]] = {}
     for neuron in neurons_of(network):
@@ -497,8 +497,8 @@ def make_result(
         config: its config.
         network: the trained network.
         path: its folder.
-        evaluation: its numbers on the test set.
-        validation: its numbers on the held-out part, if there is one.
+        evaluation: its evaluation on the test set.
+        validation: its evaluation on the held-out part, if there is one.
         rest: ``status``, ``epochs``, ``seconds``, ``stacked``, ``environment``.
     """
     neuron = neurons_of(network)[0]
@@ -524,7 +524,7 @@ def make_result(
 
 
 def whole_network(evaluation: Evaluation) -> dict[str, Any]:
-    """Return the fields of a result that do not depend on the mode: energies without spikes."""
+    """Return the fields of a result that do not depend on the mode."""
     int8 = evaluation.energy["int8"]
     return {
         "ann_picojoules": evaluation.energy["ann_picojoules"],
@@ -534,7 +534,7 @@ def whole_network(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def by_mode(evaluation: Evaluation, validation: Evaluation | None = None) -> dict[str, ModeResult]:
-    """Return the numbers of an evaluation by mode."""
+    """Return an evaluation's numbers by mode."""
     energy = evaluation.energy
     return {
         mode: ModeResult(
@@ -575,7 +575,7 @@ def reevaluate(
 
     Args:
         store: the store of the run.
-        run: the name of the run, or the beginning of it.
+        run: the run's name, or its first characters.
         device: ``auto``, ``cpu``, ``cuda`` ...
         data_dir: a folder to search first for the data.
         compare: a function of the network and the batches of the test set that returns the ``gap``.
@@ -616,7 +616,7 @@ def _again(
     trained_on = result.environment.get("data_sha256")
     if trained_on not in (None, data.dataset.checksum):
         warnings.warn(
-            f"run {result.id} was trained on other data than these {config.dataset} (SHA-256 "
+            f"run {result.id} was trained on a different version of {config.dataset} (SHA-256 "
             f"{str(trained_on)[:12]}, now {data.dataset.checksum[:12]}), so its numbers cannot be compared",
             DataWarning,
             stacklevel=3,
@@ -641,7 +641,7 @@ def _again(
 
 @torch.no_grad()
 def _check_decisions(members: Members, config: RunConfig, data: Data, run: str) -> None:
-    """Refuse scores that are not finite, and warn if every sample gets the same class."""
+    """Reject scores that are not finite, and warn if every sample is assigned to the same class."""
     loader = make_loader(config, data, data.dataset.test, training=False)
     x, labels = next(loader.epoch(EVALUATION))
     logits = members(inputs(x, config), None).logits
@@ -654,7 +654,7 @@ def _check_decisions(members: Members, config: RunConfig, data: Data, run: str) 
         and int(labels.min()) != int(labels.max())
     ):
         warnings.warn(
-            f"run {run} gives all of the first {len(labels)} test samples the class "
+            f"run {run} assigns all of the first {len(labels)} test samples to class "
             f"{int(decided.flatten()[0])}, so it has learned nothing; check the data, or train it longer",
             DataWarning,
             stacklevel=4,

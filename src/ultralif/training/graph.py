@@ -1,7 +1,7 @@
 """Training steps on a GPU, recorded once and replayed: the loss, its gradient and the optimizer's step.
 
 A step consists of many short kernels; launching them one by one takes longer than running them. A stack's
-graph also creates its batches; a single network receives them.
+graph also creates its batches; a single network receives them from the loader.
 """
 
 import gc
@@ -27,10 +27,10 @@ __all__ = ["can_be_recorded", "graph_steps", "leave_record", "no_garbage_collect
 
 
 def can_be_recorded(job: Job) -> bool:
-    """Return whether a step consists of kernels only, with all changing values on the GPU.
+    """Return whether a step consists only of kernels, with all changing values on the GPU.
 
-    The CPU checks the factors of the volume penalty, and the annealed temperatures of a single network are
-    numbers on the host.
+    Two features rule this out: the volume penalty, whose factors are checked on the CPU, and annealing in a
+    single network, whose temperatures are numbers on the host.
     """
     own = job.data.train.streamed or (job.task is not None and not job.task.is_usual)
     if job.objective.uses_volume or own:
@@ -39,7 +39,7 @@ def can_be_recorded(job: Job) -> bool:
 
 
 def _makes_batches(job: Job) -> bool:
-    """Return whether a GPU creates the batches by itself: from event counts, or from images in bytes."""
+    """Return whether the GPU can create the batches itself, from event counts or from 8-bit images."""
     shared, samples = job.shared, job.data.train.store
     has_bytes = isinstance(samples, Events) or (
         isinstance(samples, Images) and samples.pixels.dtype == torch.uint8
@@ -53,11 +53,11 @@ def _makes_batches(job: Job) -> bool:
 
 
 def graph_steps(job: Job, note: Callable[[str], None]) -> Steps:
-    """Return a function that trains to the end of the running epoch by replaying recorded steps.
+    """Return a function that trains to the end of the current epoch by replaying recorded steps.
 
     Args:
         job: the job to train.
-        note: called once if a step could not be recorded, so that every kernel is launched by itself.
+        note: called once if a step cannot be recorded, in which case kernels are launched one by one.
     """
     stacked = isinstance(job.members, Stack)
     feed: _Feed = _Made(job) if stacked else _Given(job)
@@ -85,7 +85,7 @@ def graph_steps(job: Job, note: Callable[[str], None]) -> Steps:
 
 
 class _Feed(Protocol):
-    """The batches of an epoch, at a fixed place in memory."""
+    """The batches of an epoch, at a fixed address in memory."""
 
     loaders: list[Loader]
 
@@ -102,7 +102,7 @@ class _Feed(Protocol):
         """Advance to the next batch, inside a recorded step."""
 
     def positions(self) -> list[Tensor]:
-        """Return what `advance` changes."""
+        """Return the tensors that `advance` changes."""
 
 
 class _Made:
@@ -142,7 +142,7 @@ class _Made:
 
 
 class _Given:
-    """Batches of the loader, copied to the memory that the step reads."""
+    """Batches from the loader, copied to the memory that the step reads."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -171,7 +171,7 @@ class _Given:
 
 
 def leave_record(stream: torch.cuda.Stream) -> None:
-    """Abandon a failed recording: return to the stream and let random numbers be drawn again."""
+    """Abandon a failed recording: switch back to the stream and re-enable random number generation."""
     torch.cuda.set_stream(stream)
     generator: Any = torch.cuda.default_generators[stream.device.index]
     generator.graphsafe_set_state(torch.Generator(stream.device).graphsafe_get_state())
@@ -179,7 +179,7 @@ def leave_record(stream: torch.cuda.Stream) -> None:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Collect garbage now and not inside the block: freeing an older graph breaks the one being recorded."""
+    """Collect garbage before the block, not inside it: freeing an older graph would break the recording."""
     gc.collect()
     gc.disable()
     try:
@@ -198,7 +198,7 @@ class _Recorder:
         self.can_record = True
 
     def take(self, mode: Mode | None, batch: int) -> None:
-        """Take a step, kernel by kernel."""
+        """Run a step, kernel by kernel."""
         given = self.feed.fill(batch)
         with side_by_side(self.job.device) as branch:
             with branch():
@@ -228,14 +228,12 @@ class _Recorder:
                 raise
             self.can_record = False
             reason = str(error).partition("\n")[0]
-            self.note(
-                f"steps cannot be recorded as a CUDA graph ({reason}); each kernel is launched by itself"
-            )
+            self.note(f"steps cannot be recorded as a CUDA graph ({reason}); kernels are launched one by one")
             return
         self.graphs[mode, batch] = graph
 
     def _warm_up(self, mode: Mode | None, batch: int) -> None:
-        """Take steps that do not count, on another stream, so that all kernels are compiled."""
+        """Run throwaway steps on another stream, so that all kernels are compiled."""
         device = self.job.device
         make_stream: Callable[..., Any] = torch.cuda.Stream
         stream = make_stream(device)
@@ -248,7 +246,7 @@ class _Recorder:
         torch.cuda.current_stream(device).wait_stream(stream)
 
     def _tensors(self) -> list[Tensor]:
-        """Return everything that a step changes."""
+        """Return all tensors that a step changes."""
         job = self.job
         own = [value.detach() for value in job.members.state_dict().values()]
         return [*own, job.sums, *self.feed.positions(), *job.optimizer.tensors().values()]

@@ -56,14 +56,14 @@ __all__ = [
 
 
 STEERED = 5
-"""Steps between two corrections of the spike rates' goals."""
+"""Number of steps between two adjustments of the spike rate goals."""
 PROBE = 64
-"""Training samples on which the spike rates of each epoch are measured."""
+"""Number of training samples on which spike rates are measured after each epoch."""
 
 
 @dataclass
 class Job:
-    """A stack in training. Lists by member follow the order of the stack."""
+    """A stack in training. Per-member lists follow the order of the stack."""
 
     configs: list[RunConfig]
     members: Members
@@ -72,9 +72,9 @@ class Job:
     device: torch.device
     objective: Objective
     sums: Tensor
-    """Loss, correctly classified samples and spike rate of the current epoch so far, ``[3, M]``."""
+    """Sums of loss, correctly classified samples and spike rate over the current epoch so far, ``[3, M]``."""
     probe: Tensor
-    """Some training samples, in the form that the network takes."""
+    """Some training samples, in the form that the network expects."""
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
@@ -84,23 +84,23 @@ class Job:
     """True if a callback ended training."""
     history: list[dict[str, Any]] = field(default_factory=list)
     lost: dict[int, int] = field(default_factory=dict)
-    """Members that diverged, with the epoch in which they did."""
+    """Members that diverged, and the epoch in which each did."""
     good: dict[str, Tensor] = field(default_factory=dict)
-    """All parameters at the end of the last epoch; those of a diverged member stay as they were before."""
+    """All parameters at the end of the last epoch; a diverged member keeps its parameters from before."""
     best: dict[str, Tensor] = field(default_factory=dict)
-    """All parameters at the end of the best epoch, if the run keeps the best."""
+    """All parameters at the end of the best epoch, if the run keeps that epoch's parameters."""
 
     @classmethod
     def begin(
         cls, configs: Sequence[RunConfig], networks: Sequence[nn.Module], data: Data, device: torch.device
     ) -> "Job":
-        """Start training the networks of some configs."""
+        """Create a job that trains the networks of the given configs."""
         members = make_members(configs, networks, device, data)
         return cls.of(members, [configs[i] for i in members.order], data, device)
 
     @classmethod
     def of(cls, members: Members, configs: list[RunConfig], data: Data, device: torch.device) -> "Job":
-        """Start training members; their configs are in the same order."""
+        """Create a job that trains members, whose configs are in the same order."""
         sums = torch.zeros(3, len(members), dtype=torch.float64, device=device)
         probe = _probe(configs, members, data)
         goals = None
@@ -113,12 +113,12 @@ class Job:
 
     @property
     def shared(self) -> RunConfig:
-        """The fields that the members have in common."""
+        """The first config, for the fields that the members have in common."""
         return self.configs[0]
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch; 0 if unknown in advance."""
+        """Number of steps in an epoch; 0 if unknown in advance."""
         train = self.data.train
         if train.streamed:
             return cast("Stream", train).steps
@@ -126,12 +126,12 @@ class Job:
 
     @property
     def part(self) -> float:
-        """The share of the current epoch that is done."""
+        """The completed share of the current epoch."""
         return self.step / self.steps if self.steps else 0.0
 
     @property
     def task(self) -> Task | None:
-        """The task of the user's own network; None for others."""
+        """The task of the user's own network; None for other networks."""
         single = isinstance(self.members, Single) and self.members.is_own
         return cast(Single, self.members).task if single else None
 
@@ -145,7 +145,7 @@ class Job:
         return {name: value.detach().clone() for name, value in self.members.state_dict().items()}
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint; training that resumes from it gives exactly the same result."""
+        """Write a checkpoint; training resumed from it gives exactly the same result."""
         tensors = {f"stack.{name}": value for name, value in self.members.state_dict().items()}
         tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.tensors().items()}
         tensors |= {f"good.{name}": value for name, value in self.good.items()}
@@ -164,7 +164,7 @@ class Job:
         save_checkpoint(folder, number, tensors, {"position": position, "history": self.history})
 
     def _between_steps(self) -> dict[str, Tensor]:
-        """Return by name what steps change besides the network and the optimizer."""
+        """Return by name the tensors that steps change besides the network and the optimizer."""
         goals = self.objective.rate_goals
         return {"sums": self.sums} if goals is None else {"sums": self.sums, "rate_goals": goals}
 
@@ -177,7 +177,7 @@ class Job:
         """Resume from the newest undamaged checkpoint; return notes for the user."""
         found, notes = newest(folder)
         if found is None:
-            return [*notes, "all checkpoints are damaged; training starts again"] if notes else []
+            return [*notes, "all checkpoints are damaged; training starts over"] if notes else []
         position = found.documents.get("position")
         for what, now in self._made_from().items():
             begun = position.get(what) if isinstance(position, dict) else None
@@ -185,14 +185,14 @@ class Job:
                 kind = f"data of {self.shared.dataset}" if what == "data_sha256" else "code of the neurons"
                 raise JobError(
                     f"the {kind} changed since the training in {folder} began (SHA-256 {str(begun)[:12]}, "
-                    f"now {str(now)[:12]}); restore what it was, or delete the folder to restart"
+                    f"now {str(now)[:12]}); restore the original, or delete the folder to start over"
                 )
         try:
             self._restore(found.tensors(), found.documents)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise JobError(
                 f"the checkpoint in {folder} was written by another version of ultralif, or on another kind "
-                "of device; finish the run there, or delete the folder to begin again"
+                "of device; finish the run there, or delete the folder to start over"
             ) from error
         where = f"epoch {self.epoch + 1}, step {self.step}"
         return [*notes, f"resuming from {where}" + (" (an older checkpoint)" if notes else "")]
@@ -230,7 +230,7 @@ def _probe(configs: Sequence[RunConfig], members: Members, data: Data) -> Tensor
 
 
 def make_optimizer(members: Members, config: RunConfig) -> Optimizer:
-    """Return one optimizer for all members: it works element by element, so it is one for each of them."""
+    """Return one optimizer for all members; it works element by element, so members stay independent."""
     parts: dict[Role, list[Tensor]] = {"weight": [], "eps": [], "other": []}
     for name, parameter in members.named_parameters():
         if parameter.requires_grad:
@@ -244,16 +244,16 @@ def make_optimizer(members: Members, config: RunConfig) -> Optimizer:
 
 
 Steps = Callable[[Job], Iterator[int]]
-"""Trains a job to the end of its current epoch, and yields after every step."""
+"""A function that trains a job to the end of its current epoch, and yields after every step."""
 
 
 def steps(job: Job, note: Callable[[str], None] = lambda text: None, *, graph: bool = True) -> Steps:
-    """Return how an epoch is run: recorded and replayed on a GPU, one call at a time elsewhere.
+    """Return the function that runs an epoch: by replaying recorded steps on a GPU, eagerly elsewhere.
 
     Args:
-        job: what is trained.
-        note: called if steps could not be recorded.
-        graph: record steps where that is possible.
+        job: the job to train.
+        note: called if steps cannot be recorded.
+        graph: record steps where possible.
     """
     if graph and job.device.type == "cuda":
         from ultralif.training.graph import can_be_recorded, graph_steps
@@ -289,10 +289,10 @@ def prepare_step(job: Job) -> None:
 
 
 def steer(job: Job) -> None:
-    """Move the goal of each layer's rate in the loss by its distance from the target, as logarithms.
+    """Shift the goal of each layer's rate in the loss by the rate's log distance from the target.
 
-    The loss by itself would miss the target, because soft spikes have other rates than binary ones and the
-    task has its own optimum.
+    With a fixed goal, the rates would miss the target, because soft and binary spikes have different rates
+    and the task has its own optimum.
     """
     goals, target = job.objective.rate_goals, job.shared.target_rate
     assert goals is not None and target is not None  # noqa: S101 - the caller knows
@@ -316,7 +316,7 @@ def seed_draws(job: Job, loader: Loader) -> None:
 
 
 def side_by_side(device: torch.device) -> AbstractContextManager[Callable[[], Any]]:
-    """Return a context of branches: pieces of work that a recorded step on a GPU does side by side."""
+    """Return a context of branches: work items that run in parallel in a step recorded on a GPU."""
     if device.type != "cuda":
         return nullcontext(nullcontext)
     from ultralif.stack import streams
@@ -325,7 +325,7 @@ def side_by_side(device: torch.device) -> AbstractContextManager[Callable[[], An
 
 
 def train_step(job: Job, batch: Batch, mode: Mode | None) -> None:
-    """Take one step of every member on a batch, and add its loss, hits and spike rate to the sums."""
+    """Train every member for one step on a batch, and add its loss, hits and spike rate to the sums."""
     half = job.shared.precision == "bfloat16"
     with side_by_side(job.device) as branch:
         with branch():
@@ -414,9 +414,9 @@ def prepare_epoch(job: Job) -> None:
 
 
 def tell_callbacks(job: Job, options: RunOptions) -> None:
-    """Call the callbacks with the state of a network; one that returns True ends training.
+    """Call the callbacks with the state of training, which ends if one of them returns True.
 
-    Training does not end before the last phase, with binary spikes, has started.
+    Training never ends before the final phase, with binary spikes, has started.
     """
     if not options.callbacks or not isinstance(job.members, Single):
         return
@@ -430,7 +430,7 @@ def tell_callbacks(job: Job, options: RunOptions) -> None:
 
 
 def close_epoch(job: Job) -> list[str]:
-    """Write the epoch into the history, and return a note about each member that diverged."""
+    """Add the epoch to the history, and return a note about each member that diverged."""
     loss, correct, rate = (job.sums / torch.tensor([[job.step], [1], [job.step]]).to(job.sums)).cpu()
     job.members.train(False)
     job.history.append(
@@ -459,14 +459,14 @@ def close_epoch(job: Job) -> list[str]:
         job.best = job.parameters()
     return [
         f"{job.configs[place].neuron} ({job.configs[place].id}) diverged in epoch {job.epoch}; its "
-        "parameters are those of the epoch before. Try a smaller learning rate for it"
+        "parameters from the previous epoch are kept. Try a smaller learning rate for it"
         for place in newly
     ]
 
 
 @torch.no_grad()
 def _probe_rates(job: Job, mode: Mode) -> list[float | None]:
-    """Return the spike rate of each member on the probe in a mode, if its neurons have it."""
+    """Return each member's spike rate on the probe in a mode, or None if its neurons lack that mode."""
     rates = job.members.hidden_rate(job.members(job.probe, mode).rates).tolist()
     return [rate if mode in job.members.modes(place) else None for place, rate in enumerate(rates)]
 
@@ -481,7 +481,7 @@ def best_epoch(job: Job) -> int:
 
 
 def _tracked(job: Job) -> dict[str, Sequence[float | None]]:
-    """Return the numbers measured after every epoch on the validation and test sets, in its mode."""
+    """Return the quantities measured on the validation and test sets after an epoch, in its mode."""
     mode, epoch = epoch_mode(job.shared, job.epoch), EVALUATION + 1 + job.epoch
     found: dict[str, Sequence[float | None]] = {}
     sets = {
@@ -515,7 +515,7 @@ def progress_of(job: Job, note: str | None = None) -> Progress:
 
 @torch.no_grad()
 def recalibrate_bn(job: Job) -> None:
-    """Recompute the statistics of batch norm: means over training batches at the final parameters."""
+    """Recompute the batch norm statistics as means over training batches, with the final parameters."""
     norms = [
         module for net in job.members.unstack() for module in net.modules() if isinstance(module, _BatchNorm)
     ]
@@ -539,9 +539,9 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
     """Evaluate all members and write their runs; return the results in the order of the stack.
 
     Args:
-        job: a job that is trained to its end.
+        job: a fully trained job.
         store: the store that receives the runs.
-        aside: the folder in which their folders are prepared.
+        aside: the folder in which the folders of the runs are prepared.
     """
     best = bool(job.best) and not job.lost
     job.members.load_state_dict(job.best if best else job.good)
@@ -584,7 +584,7 @@ def run_local(
     store: Store,
     options: RunOptions | None = None,
 ) -> Iterator[Result]:
-    """Train stacks one after another and yield the results; a stack that does not fit the device is halved.
+    """Train stacks one after another and yield the results; a stack too large for the device is halved.
 
     Args:
         stacks: see `ultralif.training.plan`.
@@ -610,11 +610,11 @@ def run_local(
                 raise
             if len(stack) == 1:
                 raise JobError(
-                    f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller "
+                    f"{stack[0].neuron} ({stack[0].id}) does not fit on the device; choose a smaller "
                     "batch_size, hidden or timesteps, or device cpu"
                 ) from error
             from ultralif.training.sweep import halves
 
-            note = f"{len(stack)} networks do not fit the device together; they are trained in two halves"
+            note = f"{len(stack)} networks do not fit on the device together; they are trained in two halves"
             options.report(Progress(len(stack), 0, stack[0].epochs, None, None, note, number))
             waiting[:0] = [(number, half) for half in halves(stack)]

@@ -1,4 +1,4 @@
-"""Losses and readouts, plain functions with names; masks leave out the padding of shorter samples.
+"""Losses and readouts: plain functions with names, and masks that exclude the padding of shorter samples.
 
 A network's output is ``[T, B, *outputs]``. A readout turns it into ``[B, *outputs]``, and a loss compares
 that with the targets. Without a readout, a loss compares every step with targets over time.
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class Loss(Protocol):
-    """A loss: a function of scores and targets, and of a mask where samples differ in length."""
+    """A loss: a function of scores, targets and, if samples differ in length, a mask."""
 
     def __call__(self, scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return a single number."""
@@ -61,7 +61,7 @@ class Readout(Protocol):
 
 
 def step_mask(lengths: Tensor, timesteps: int | None = None) -> Tensor:
-    """Return the mask ``[T, B]`` of samples with these numbers of steps; True marks steps that count.
+    """Return the mask ``[T, B]`` for samples of the given lengths; True marks valid steps.
 
     Example:
         >>> step_mask(torch.tensor([1, 3])).T
@@ -75,7 +75,7 @@ def step_mask(lengths: Tensor, timesteps: int | None = None) -> Tensor:
 
 
 def mean(steps: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the mean over time; with a mask, over the steps that count."""
+    """Return the mean over time; with a mask, over the valid steps."""
     if mask is None:
         return steps.mean(0)
     weights = _weights(mask, steps)
@@ -83,7 +83,7 @@ def mean(steps: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def last(steps: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the last step; with a mask, the last step of each sample that counts."""
+    """Return the last step; with a mask, the last valid step of each sample."""
     if mask is None:
         return steps[-1]
     _weights(mask, steps)
@@ -93,14 +93,14 @@ def last(steps: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def maximum(steps: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the maximum over time; with a mask, over the steps that count."""
+    """Return the maximum over time; with a mask, over the valid steps."""
     if mask is None:
         return steps.amax(0)
     return steps.masked_fill(_weights(mask, steps) == 0, -torch.inf).amax(0)
 
 
 def leaky(steps: Tensor, mask: Tensor | None = None, leak: float = 0.9) -> Tensor:
-    """Return the last membrane of a leaky integrator, see `ultralif.LeakyIntegrator`."""
+    """Return the last membrane potential of a leaky integrator, see `ultralif.LeakyIntegrator`."""
     return last(leaky_integrator(steps, leak=leak)[0], mask)
 
 
@@ -111,7 +111,7 @@ def cross_entropy(
 
     Args:
         scores: ``[B, classes]``, or ``[T, B, classes]`` for targets over time.
-        targets: classes as whole numbers, without the last axis, or probabilities of the same shape.
+        targets: integer classes, without the last axis, or probabilities in the shape of the scores.
         mask: ``[T, B]``, for scores over time.
         label_smoothing: as in `torch.nn.functional.cross_entropy`.
     """
@@ -135,7 +135,7 @@ def _each_entropy(scores: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     except IndexError as error:
         raise InputError(
             f"the classes of a batch are {int(targets.min())} to {int(targets.max())}, but net returns "
-            f"{scores.shape[1]} scores; classes count from 0"
+            f"{scores.shape[1]} scores; classes are numbered from 0"
         ) from error
 
 
@@ -146,7 +146,7 @@ def mse(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def bce(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the mean binary cross-entropy of scores before the sigmoid, for targets with several labels.
+    """Return the mean binary cross-entropy of logits, for targets with several labels.
 
     Targets have the shape of the scores: 1 for each label that applies and 0 for the others.
     """
@@ -159,7 +159,7 @@ def tet(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
     """Return the mean of the cross-entropies of all steps (temporal efficient training, Deng et al. 2022).
 
     Args:
-        scores: of every step, ``[T, B, classes]``.
+        scores: the scores of every step, ``[T, B, classes]``.
         targets: classes ``[B]`` or probabilities ``[B, classes]``, the same for all steps.
         mask: ``[T, B]``.
     """
@@ -174,9 +174,9 @@ def tet(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
 def rate_mse(
     scores: Tensor, targets: Tensor, mask: Tensor | None = None, *, correct: float = 1.0, other: float = 0.0
 ) -> Tensor:
-    """Return the mean squared error of spike rates and a target rate for each class.
+    """Return the mean squared error between spike rates and a target rate for each class.
 
-    It is the usual loss of networks whose last layer spikes.
+    This is the usual loss for networks whose last layer spikes.
 
     Args:
         scores: spike rates of the output neurons, ``[B, classes]``.
@@ -203,11 +203,11 @@ class Task:
     """None: the loss compares every step with targets over time."""
     metrics: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     keep_best: str | None = None
-    """The quantity of the validation set by which the final parameters are chosen."""
+    """The validation quantity by which the final parameters are chosen."""
 
     @property
     def has_classes(self) -> bool:
-        """True if the targets are classes, so that an accuracy exists."""
+        """True if the targets are classes, so that accuracy is defined."""
         return self.loss in (cross_entropy, tet, rate_mse) and self.readout is not None
 
     @property
@@ -217,17 +217,17 @@ class Task:
 
     @property
     def needs_steps(self) -> bool:
-        """True if the mean output is not enough."""
+        """True if the task needs more than the mean output."""
         return self.loss is tet or self.readout is not mean
 
     def scores(self, steps: Tensor, mask: Tensor | None) -> Tensor:
-        """Return what is compared with the targets: the readout of all steps, or outputs ``[B, ...]``."""
+        """Return the scores to compare with the targets: the readout of all steps, or the net's outputs."""
         if self.readout is None or (steps.dim() < 3 and self.readout is mean):
             return steps
         if steps.dim() < 3:
             raise InputError(
-                f"readout takes the outputs of every step [T, B, ...], and net returns {tuple(steps.shape)}; "
-                "let net return those of every step, or leave readout out"
+                f"readout needs the outputs of every step [T, B, ...], but net returns {tuple(steps.shape)}; "
+                "return the outputs of every step, or leave readout out"
             )
         return cast(Tensor, call(self.readout, steps, mask=mask))
 
@@ -247,7 +247,7 @@ class Task:
 
 
 def call(function: Callable[..., Any], *given: Tensor, mask: Tensor | None) -> Any:
-    """Call a loss, readout or metric; the user's own needs no ``mask`` argument unless there is a mask."""
+    """Call a loss, readout or metric; a user's function needs ``mask`` only if there is a mask."""
     return function(*given) if mask is None else function(*given, mask=mask)
 
 
@@ -258,19 +258,19 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
     "tet": tet,
     "rate-mse": rate_mse,
 }
-"""The losses by name. `tet` takes the scores of every step, the others those after the readout."""
+"""The losses by name. `tet` uses the scores of every step, the others those after the readout."""
 
 READOUTS: dict[str, Callable[..., Tensor]] = {"mean": mean, "last": last, "max": maximum, "leaky": leaky}
 """The readouts by name."""
 
 
 def find_loss(loss: str | Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return the loss of that name; a function is returned as it is."""
+    """Return the loss with that name; a function is returned unchanged."""
     return _find("loss", loss, LOSSES)
 
 
 def find_readout(readout: str | Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return the readout of that name; a function is returned as it is."""
+    """Return the readout with that name; a function is returned unchanged."""
     return _find("readout", readout, READOUTS)
 
 
@@ -291,12 +291,12 @@ def _weights(mask: Tensor, steps: Tensor) -> Tensor:
             f"mask must be [T, B] = {tuple(steps.shape[:2])}, got shape {tuple(mask.shape)}; see step_mask"
         )
     if not bool(mask.any(0).all()):
-        raise InputError("mask has samples without any step that counts; leave them out of the batch")
+        raise InputError("mask has samples without any valid step; leave them out of the batch")
     return mask.to(steps.dtype).view(*mask.shape, *[1] * (steps.dim() - 2))
 
 
 def _average(each: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the mean of all entries that count: every sample has the same weight, however long it is."""
+    """Return the mean of all valid entries, with the same weight for every sample, however long it is."""
     if mask is None:
         return each.mean()
     return mean(each, mask).mean()
@@ -305,17 +305,17 @@ def _average(each: Tensor, mask: Tensor | None) -> Tensor:
 def _check_alike(loss: str, scores: Tensor, targets: Tensor) -> None:
     if scores.shape != targets.shape:
         raise InputError(
-            f"{loss} needs targets of the shape of the scores, {tuple(scores.shape)}, got "
+            f"{loss} needs targets in the shape of the scores, {tuple(scores.shape)}, got "
             f"{tuple(targets.shape)}; add or remove axes, or choose another readout"
         )
 
 
 STIFFNESS = 0.15
-"""Weight of the squared distance of a layer's rate from its goal, both as logarithms."""
+"""Weight of the squared distance between the logarithms of a layer's rate and of its goal."""
 
 
 def log_rates(rates: Tensor) -> Tensor:
-    """Return the logarithms of spike rates, which are finite for silent layers too."""
+    """Return the logarithms of spike rates, which are finite even for silent layers."""
     return (rates + 1e-3).log()
 
 
@@ -330,9 +330,9 @@ class Objective(NamedTuple):
     smoothing: float = 0.0
     """Label smoothing."""
     by_step: bool = False
-    """Take the mean of the cross-entropies of all steps instead of the cross-entropy of the mean scores."""
+    """Use the mean of each step's cross-entropy instead of the cross-entropy of the mean scores."""
     rate_goals: Tensor | None = None
-    """The logarithm of the rate that the loss asks of each hidden layer, ``[layers, M]``."""
+    """The logarithm of each hidden layer's goal rate in the loss, ``[layers, M]``."""
 
     @classmethod
     def of(
@@ -382,17 +382,17 @@ def member_losses(
     mode: Mode | None,
     mask: Tensor | None = None,
 ) -> Losses:
-    r"""Return for each member the cross-entropy plus :math:`\lambda \bar s` (section 6).
+    r"""Return each member's cross-entropy plus :math:`\lambda \bar s` (section 6).
 
-    Members share no parameter, so the gradient of the sum is for each the gradient of its own loss.
+    Members share no parameters, so the gradient of the summed losses is, for each, that of its own loss.
 
     Args:
         members: the networks.
-        x: a batch in the form that they take.
-        labels: classes ``[B]`` or probabilities ``[B, classes]``, also with an axis of batches in front.
+        x: a batch in the form that the networks expect.
+        labels: classes ``[B]`` or probabilities ``[B, classes]``, optionally with a leading axis of batches.
         objective: the loss.
-        mode: the mode of the neurons; None keeps theirs.
-        mask: steps ``[T, B]`` that count.
+        mode: the mode of the neurons; None keeps their own.
+        mask: the valid steps ``[T, B]``.
     """
     from ultralif.training.members import Single
 

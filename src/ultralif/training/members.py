@@ -1,4 +1,4 @@
-"""`Members`: the interface that networks offer to the training loop, and one module of any kind as such."""
+"""`Members`, the interface between networks and the training loop, and `Single`, which wraps any module."""
 
 import math
 import warnings
@@ -30,21 +30,22 @@ Role = Literal["weight", "eps", "other"]
 class Members(Protocol):
     """One or several networks that are trained together, in a fixed order.
 
-    `ultralif.stack.Stack` lays multilayer perceptrons side by side; `ultralif.training.members.Single` is one
-    module of any kind. M is their number. Both are `nn.Module`s.
+    `ultralif.stack.Stack` computes several multilayer perceptrons side by side;
+    `ultralif.training.members.Single` wraps one module of any kind. Both are `nn.Module`s. M is the number of
+    networks.
     """
 
     batches: int
     """Number of different batches that the members read."""
     order: list[int]
-    """The index of the given network at each place."""
+    """For each place, the index of its network among the given ones."""
     draws: bool
     """True if a forward pass may draw random numbers, as dropout does."""
 
     def __len__(self) -> int: ...
 
     def __call__(self, x: Tensor, mode: Mode | None = None, *, by_step: bool = False) -> Output:
-        """Return scores ``[M, B, classes]``, and with ``by_step`` those of each step; and spike rates."""
+        """Return scores ``[M, B, classes]`` and spike rates; with ``by_step``, also each step's scores."""
         ...
 
     def spread(self, of_batches: Tensor) -> Tensor:
@@ -100,7 +101,7 @@ class Members(Protocol):
         ...
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
-        """Take parameters and buffers."""
+        """Load parameters and buffers."""
         ...
 
     def train(self, mode: bool = True) -> Any:
@@ -109,7 +110,7 @@ class Members(Protocol):
 
 
 def in_mode(members: Members, wanted: Mode | None) -> AbstractContextManager[None]:
-    """Return a context in which a network of the user has a mode, also where checkpoints run it again."""
+    """Return a context that sets the mode of the user's network, also when checkpointing runs it again."""
     return mode(members.net, wanted) if isinstance(members, Single) and wanted is not None else nullcontext()
 
 
@@ -128,19 +129,19 @@ def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
 
 
 def _seen(module: nn.Module, given: Any, out: Any) -> None:
-    """Do nothing. With a hook, `Neuron.rate` calls the module, so its spikes are recorded."""
+    """Do nothing. Because of this hook, `Neuron.rate` calls the module, so its spikes are recorded."""
 
 
 class _NeuronCall(NamedTuple):
     """One call of a neuron."""
 
     spikes: Tensor
-    """The mean spike of the neurons: of each sample ``[B, 1, 1]``; where a mask is given, ``[T, B]``."""
+    """The mean spike of the neurons for each sample, ``[B, 1, 1]``; with a mask, also by step, ``[T, B]``."""
     steps: int
     size: float
-    """Neurons of a sample."""
+    """Number of neurons per sample."""
     start: int | None
-    """The first of its steps; None without a state, when that may be any."""
+    """The first step of the call; None without a state, when it may be any step."""
 
 
 def _mean_spike(calls: Sequence[_NeuronCall]) -> Tensor:
@@ -153,7 +154,7 @@ def _mean_spike(calls: Sequence[_NeuronCall]) -> Tensor:
 
 
 def _masked_spike(calls: Sequence[_NeuronCall], mask: Tensor) -> Tensor | None:
-    """Return the same over the steps that count; None if the steps of a call are unknown."""
+    """Return the mean spike over the valid steps; None if the steps of a call are unknown."""
     spikes, updates = [], []
     stepped = all(call.steps == 1 and call.start is None for call in calls) and len(calls) % len(mask) == 0
     for number, call in enumerate(calls):
@@ -167,14 +168,14 @@ def _masked_spike(calls: Sequence[_NeuronCall], mask: Tensor) -> Tensor | None:
 
 
 class Single(nn.Module):
-    """One module as `ultralif.training.members.Members`.
+    """A single module as `ultralif.training.members.Members`.
 
     Args:
-        net: takes ``[T, B, *input]`` and returns scores ``[B, classes]``, scores of each step ``[T, B,
-            classes]``, whose mean counts, or the output of `ultralif.Network.observe`.
+        net: accepts ``[T, B, *input]`` and returns scores ``[B, classes]``, scores of each step ``[T, B,
+            classes]``, which are averaged, or the output of `ultralif.Network.observe`.
         classes: the number of classes; a net may return scores for more.
-        direct: whether the net takes images ``[B, *input]`` and repeats them itself.
-        channels_last: store images with channels last.
+        direct: whether the net accepts images ``[B, *input]`` and repeats them over time itself.
+        channels_last: use the channels-last memory format.
         task: the task to train; None means classification by mean scores.
     """
 
@@ -244,16 +245,16 @@ class Single(nn.Module):
                         vars(neuron)[name] = known[name]
 
     def _check_axes(self, layer: int, spikes: Tensor) -> None:
-        """Refuse a sequence whose first axis is the batch."""
+        """Reject a sequence whose first axis is the batch."""
         steps, batch = self._given
         if spikes.shape[:2] == (batch, steps) and batch != steps:
             raise InputError(
-                f"neuron {layer + 1} of net takes the batch of {batch} as time and the {steps} steps as the "
-                "batch; pass it [T, B, ...], or [B, T, ...] where it has batch_first=True"
+                f"neuron {layer + 1} of net treats the batch of {batch} as time and the {steps} steps as the "
+                "batch; pass it [T, B, ...], or [B, T, ...] if it has batch_first=True"
             )
 
     def _note(self, layer: int, spikes: Tensor, before: Any, after: Any) -> None:
-        """Keep the mean spikes of a call of a layer, from one state to another."""
+        """Record the mean spikes of one call of a layer, and the states before and after it."""
         batch = self._given[1]
         wide = (spikes.float() if spikes.dtype in (torch.bfloat16, torch.float16) else spikes).flatten(2)
         size: float = math.prod(spikes.shape[2:])
@@ -271,7 +272,7 @@ class Single(nn.Module):
                 known = id(before) if id(before) in ends else min(ends, key=lambda key: ends[key][1])
                 start = ends.pop(known)[1]
         if after is not None:
-            ends[id(after)] = after, (start or 0) + len(spikes)  # with the state itself, so that its id stays
+            ends[id(after)] = after, (start or 0) + len(spikes)  # keeping the state alive keeps its id
         seen.append(_NeuronCall(wide.mean(2), len(spikes), size, start))
 
     def _rate(self, layer: int) -> Tensor:
@@ -283,7 +284,7 @@ class Single(nn.Module):
         if rate is not None:
             return rate
         warnings.warn(
-            f"the steps of neuron {layer + 1} of net are unknown, so its spike rate includes padded ones",
+            f"the steps of neuron {layer + 1} of net are unknown, so its spike rate includes padding",
             DataWarning,
             stacklevel=2,
         )
@@ -291,7 +292,7 @@ class Single(nn.Module):
         return _mean_spike(whole).expand(self._given[1], 1, 1)
 
     def _width(self, layer: int) -> int:
-        """Return the neurons of a layer: its updates in a step of the input."""
+        """Return the number of neurons in a layer, which is its number of updates per input step."""
         calls, steps = self._seen[layer], self._given[0]
         if steps is None:
             return round(max(call.size for call in calls))
@@ -307,9 +308,9 @@ class Single(nn.Module):
 
         Args:
             x: a batch.
-            wanted: the mode of the neurons; None keeps theirs.
-            mask: steps ``[T, B]`` that count towards the rates.
-            by_step: request the scores of all steps from a network of the library.
+            wanted: the mode of the neurons; None keeps their own.
+            mask: the valid steps ``[T, B]``, which count towards the rates.
+            by_step: request the scores of all steps from one of the library's networks.
         """
         self._seen, self._ends, self._mask = {}, {}, mask
         self._given = getattr(self.net, "timesteps", None) if self.direct else len(x), x.shape[1]
@@ -327,14 +328,14 @@ class Single(nn.Module):
                         said = self.net(self._laid_out(x[0] if self.direct else x))
             except RuntimeError as error:
                 error.add_note(
-                    f"the net was given a batch of shape {tuple(x.shape)}, [T, B, ...], without T if it "
-                    "repeats images itself; if your samples have time already, pass events=True"
+                    f"the net received a batch of shape {tuple(x.shape)}, [T, B, ...], without T if it "
+                    "repeats images itself; if your samples already have a time axis, pass events=True"
                 )
                 raise
         if not self._seen:
             raise InputError(
                 "net has ultralif neurons but calls none of them, so there are no spikes to count; call them "
-                "in its forward, as modules or by run or step"
+                "in forward, as modules or through run or step"
             )
         self._layers = sorted(self._seen)
         hidden = len(self.net.sizes) - 2 if isinstance(self.net, Network) else None  # others may read out
@@ -352,21 +353,21 @@ class Single(nn.Module):
         if mask is not None and scores.dim() < 3 and not bool(mask.all()):
             warnings.warn(
                 f"net returns scores {tuple(scores.shape)} without time, so they may depend on padded steps; "
-                "let it return [T, B, ...] and choose a readout, which leaves them out",
+                "let it return [T, B, ...] and choose a readout, which ignores padding",
                 DataWarning,
                 stacklevel=2,
             )
         return scores, rates
 
     def _observed(self, net: Network, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the scores of a perceptron and the mean spikes of its layers, which it knows by itself."""
+        """Return the scores of a perceptron and the mean spikes of its layers, which it reports itself."""
         out = net.observe(x)
         self._layers = list(range(len(net.sizes) - 2))  # neurons that read out are not hidden
         self.widths = dict(enumerate(net.sizes[1:]))
         return out.logits, tuple(rate.mean(1).view(-1, 1, 1) for rate in out.rates)
 
     def forward(self, x: Tensor, wanted: Mode | None = None, *, by_step: bool = False) -> Output:
-        """Return the scores ``[1, B, classes]`` and for each spiking layer the mean spike ``[B, 1, 1]``."""
+        """Return the scores ``[1, B, classes]`` and each spiking layer's mean spike ``[B, 1, 1]``."""
         batch = x.shape[1]
         scores, rates = self.outputs(x, wanted, by_step=by_step)
         if scores.dim() not in (2, 3) or scores.shape[-2] != batch:
@@ -376,8 +377,8 @@ class Single(nn.Module):
             )
         if scores.shape[-1] < self.classes:
             raise InputError(
-                f"net returns {scores.shape[-1]} scores, but labels go up to {self.classes - 1}; let its "
-                f"last layer have {self.classes} outputs"
+                f"net returns {scores.shape[-1]} scores, but labels go up to {self.classes - 1}; give its "
+                f"last layer {self.classes} outputs"
             )
         steps = scores.unsqueeze(1) if scores.dim() == 3 else None
         if by_step and steps is None:
@@ -397,7 +398,7 @@ class Single(nn.Module):
         return of_batches.unsqueeze(0)
 
     def hidden_rate(self, rates: Sequence[Tensor]) -> Tensor:
-        """Return the mean spike of all neurons, ``[1]``; a layer counts by its size."""
+        """Return the mean spike of all neurons, ``[1]``, with layers weighted by size."""
         sizes = self.seen_widths()
         parts = [
             rate * (size / sum(sizes)) for rate, size in zip(self.layer_rates(rates), sizes, strict=True)
@@ -418,12 +419,12 @@ class Single(nn.Module):
         first = next(found, None)
         if first is None:
             raise InputError(
-                f"net is a {type(self.net).__name__} without weights, so that nothing can be learned"
+                f"net is a {type(self.net).__name__} without weights, so there is nothing to learn"
             )
         return [first.flatten(1)]
 
     def role(self, name: str) -> Role:
-        """Return the role of a parameter: those of neurons and norms, and biases, do not decay."""
+        """Return the role of a parameter; biases and the parameters of neurons and norms do not decay."""
         owner_name, _, last = name.rpartition(".")
         owner = self.get_submodule(owner_name)
         if isinstance(owner, Neuron):
@@ -431,11 +432,11 @@ class Single(nn.Module):
         return "weight" if self.get_parameter(name).dim() > 1 and not isinstance(owner, _NORMS) else "other"
 
     def modes(self, place: int) -> tuple[Mode, ...]:
-        """Return the modes that a neuron of the net has."""
+        """Return the modes that any neuron of the net supports."""
         return tuple(one for one in MODES if any(one in neuron.modes for neuron in self.neurons))
 
     def constants(self, name: str) -> list[Tensor | None]:
-        """Return a constant of the first neurons that have it."""
+        """Return a constant of the first neuron that has it."""
         values = (neuron.constant(name) for neuron in self.neurons if name in neuron.declared())
         first = next(values, None)
         if first is None:
@@ -481,10 +482,11 @@ def _every_step(net: Network, x: Tensor) -> Tensor:
 def make_members(
     configs: Sequence[RunConfig], networks: Sequence[nn.Module], device: torch.device, data: "Data"
 ) -> Members:
-    """Return one network by itself, and several multilayer perceptrons as a stack.
+    """Return one network as a `Single`, and several multilayer perceptrons as a stack.
 
-    A perceptron on a GPU is a stack of one, whose step is a few fused kernels. A perceptron with `eps_speed`
-    is a stack too, so that it trains as in a sweep: a stack scales temperatures to change their speed.
+    A perceptron on a GPU is a stack of one, because a stack's step consists of only a few fused kernels. A
+    perceptron with `eps_speed` is a stack too, so that it trains as in a sweep: a stack scales temperatures
+    to change how fast they learn.
     """
     from ultralif.training.networks import task_of
 
@@ -504,7 +506,7 @@ def make_members(
 
     seeds = sorted({config.seed for config in configs})
     readers = [seeds.index(config.seed) for config in configs]
-    # A stack moves a temperature faster by scaling it, which scales a step of SGD twice.
+    # A stack makes a temperature learn faster by scaling it, which scales an SGD step twice.
     power = 0.5 if shared.optimizer == "sgd" else 1.0
     speeds = [config.eps_speed**power for config in configs]
     return Stack(cast(Sequence[Network], networks), speeds, readers).to(device)

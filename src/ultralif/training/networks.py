@@ -1,4 +1,4 @@
-"""Build the untrained networks of configs, and load those of stored runs and of the zoo."""
+"""Build the untrained networks of configs, and load trained ones from stored runs and the zoo."""
 
 import hashlib
 import inspect
@@ -68,11 +68,11 @@ _OWN: dict[str, UserModel] = {}
 
 
 _GIVEN: "WeakKeyDictionary[nn.Module, tuple[str, str]]" = WeakKeyDictionary()
-"""Networks that were trained in place: their descriptions since then, and before."""
+"""Networks that were trained in place, with their descriptions after and before training."""
 
 
 def describe(net: nn.Module) -> str:
-    """Return a digest of a network's code and of all that it does not learn, as it was given for training."""
+    """Return a digest of a network's code and of everything it does not learn, as passed to training."""
     now = _describe(net)
     since, given = _GIVEN.get(net, ("", ""))
     return given if since == now else now
@@ -80,7 +80,7 @@ def describe(net: nn.Module) -> str:
 
 @contextmanager
 def trained_in_place(net: nn.Module) -> Iterator[None]:
-    """Describe a network afterwards as before, so that the same call resumes its run or finds it finished."""
+    """Keep a network's description across training, so that the same call resumes or finds its run."""
     given = describe(net)
     try:
         yield
@@ -104,19 +104,19 @@ def add_model(
 ) -> str:
     """Register the user's own network in this process and return its name.
 
-    The name contains the class and the first digits of a digest over the network's code and all that it does
-    not learn, and over its task, so changed code makes another run.
+    The name contains the class and the first digits of a digest of the network's code, of everything it does
+    not learn and of its task, so changed code makes a new run.
 
     Args:
         make: a function that returns the network.
-        task: what it is trained for; None means classes by their mean scores.
+        task: the task to train it for; None means classification by mean scores.
         kept: anything else that distinguishes its runs, as text.
         title: a readable name; "" means its class.
     """
     from ultralif.data.code import code_of
 
     net = make()
-    neurons_of(net)  # or say that it has none
+    neurons_of(net)  # raises an error if it has none
     if task is not None and not (task.is_usual and task.keep_best is None):
         kept += f" {code_of(task.loss)} {task.readout and code_of(task.readout)} {task.keep_best}"
     digest = hashlib.sha256(f"{describe(net)} {kept}".encode()).hexdigest()[:12]
@@ -126,7 +126,7 @@ def add_model(
 
 
 def changed_code(config: RunConfig, store: Store) -> str | None:
-    """Report if a stored run differs from a config only by the code or the layers of the user's network."""
+    """Return a note if a stored run differs from a config only in the user's network."""
     if config.model not in _OWN:
         return None
     kind = config.model.rpartition(":")[0]
@@ -137,7 +137,7 @@ def changed_code(config: RunConfig, store: Store) -> str | None:
             if document_id(other) == config.id != found.id:
                 return (
                     f"the code, the layers, the constants or the task of {_OWN[config.model].title} changed "
-                    f"since run {found.id}; this is another run"
+                    f"since run {found.id}; this is a new run"
                 )
     return None
 
@@ -153,7 +153,7 @@ def task_of(model: str) -> Task | None:
 
 
 def metrics_code(model: str) -> str | None:
-    """Return a digest of the metrics that are measured for the user's own network; None if there are none."""
+    """Return a digest of the metrics of the user's own network; None if there are none."""
     from ultralif.data.code import code_of
 
     task = task_of(model)
@@ -186,8 +186,8 @@ def warn_of_code(result: Result) -> None:
     then = result.environment.get("code_sha256")
     if then is not None and then != own_code([result.neuron]):
         warnings.warn(
-            f"the code of {result.neuron} has changed since run {result.id} was trained, so its numbers are "
-            "those of the old code; restore it, or train it again (--again)",
+            f"the code of {result.neuron} has changed since run {result.id} was trained, so its numbers come "
+            "from the old code; restore that code, or train the run again (--again)",
             DataWarning,
             stacklevel=3,
         )
@@ -209,16 +209,18 @@ def layer_sizes(config: RunConfig) -> tuple[int, ...]:
 
 
 def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[nn.Module]:
-    """Return the networks of a stack; refuse what cannot be trained before any data are loaded."""
+    """Return the networks of a stack; reject configs that cannot be trained, before loading any data."""
     if not configs:
-        raise InputError("configs must hold at least one run, got none")
+        raise InputError("configs must contain at least one run, got none")
     if len({config.shared for config in configs}) > 1:
         raise InputError(
-            "configs must agree in dataset, time, schedule and sizes to be trained in one stack; "
-            "ultralif.training.plan sorts runs into stacks"
+            "configs must agree on dataset, time steps, schedule and sizes to be trained in one stack; "
+            "ultralif.training.plan groups runs into stacks"
         )
     if len(set(Counter(config.seed for config in configs).values())) > 1:
-        raise InputError("configs must hold equally many runs of each seed to be trained in one stack")
+        raise InputError(
+            "configs must contain the same number of runs for each seed to be trained in one stack"
+        )
     weights, work = footprint(configs)
     wanted = weights + work if device.type == "cpu" else weights
     if wanted > memory():
@@ -243,7 +245,7 @@ def build_network(config: RunConfig) -> nn.Module:
     if config.encoding in NORMALIZED and not spec.is_events and spec.normalization is None:
         known = [name for name, one in DATASETS.items() if one.normalization]
         raise InputError(
-            f"encoding {config.encoding!r} needs the mean and deviation of pixels, not known for "
+            f"encoding {config.encoding!r} needs the mean and standard deviation of pixels, unknown for "
             f"{spec.name}; choose a dataset with both ({', '.join(known)}), or encoding 'rate'"
         )
     with torch.random.fork_rng(devices=[]):
@@ -268,8 +270,8 @@ def _build_own(config: RunConfig) -> nn.Module:
                 "them, or train again"
             )
         raise InputError(
-            f"the network of run {config.id} is your own, {config.model.split(':')[1]}, and not part of "
-            "it; pass it again, on the command line with --model"
+            f"the network of run {config.id} is your own, {config.model.split(':')[1]}, and not stored with "
+            "the run; pass it again, on the command line with --model"
         )
     return _OWN[config.model].make()
 
@@ -290,7 +292,7 @@ def _build_deep(config: RunConfig) -> nn.Module:
 
     spec = find_spec(config)
     if len(spec.shape) != 3:
-        raise InputError(f"model {config.model!r} is for images, and {spec.name} has samples of {spec.shape}")
+        raise InputError(f"model {config.model!r} is for images, but {spec.name} has samples {spec.shape}")
     make: Callable[..., nn.Module] = models.resnet if config.model.startswith("resnet") else models.vgg
     return make(
         config.model,
@@ -320,7 +322,7 @@ def network_arguments(config: RunConfig) -> dict[str, Any]:
 
 
 def _neuron_options(config: RunConfig, sizes: tuple[int, ...] | None = None) -> dict[str, Any]:
-    """Return the arguments of a config's neurons, after checking that the neurons take them."""
+    """Return the arguments of a config's neurons, after checking that the neurons accept them."""
     kind = find_neuron(config.neuron)
     accepted = inspect.signature(kind).parameters
     options = {
@@ -328,10 +330,10 @@ def _neuron_options(config: RunConfig, sizes: tuple[int, ...] | None = None) -> 
         for name, value in config.changed_options().items()
     }
     if unknown := sorted(options.keys() - accepted.keys()):
-        raise InputError(f"{config.neuron} has no {', '.join(unknown)}, which run {config.id} asks for")
+        raise InputError(f"{config.neuron} has no {', '.join(unknown)}, which run {config.id} uses")
     if config.mode is not None and config.mode not in kind.modes:
         raise InputError(
-            f"mode {config.mode!r} is not one of {kind.__name__}; choose from {', '.join(kind.modes)}"
+            f"mode {config.mode!r} is not supported by {kind.__name__}; choose from {', '.join(kind.modes)}"
         )
     if "eps_range" in accepted:
         options["eps_range"] = (config.eps_min, config.eps_max)
@@ -345,15 +347,15 @@ def _neuron_options(config: RunConfig, sizes: tuple[int, ...] | None = None) -> 
         spiking = set((sizes or layer_sizes(config))[1:] if config.readout == "spiking" else config.hidden)
         if len(spiking) > 1:
             raise InputError(
-                f"per_neuron needs spiking layers of one size, got {sorted(spiking)}; choose them alike"
+                f"per_neuron needs spiking layers of equal size, got {sorted(spiking)}; choose one size"
             )
         options["parameter_shape"] = (config.hidden[0],)
     return options
 
 
 def footprint(configs: Sequence[RunConfig]) -> tuple[int, int]:
-    """Estimate the bytes that a stack needs for its parameters, their moments and one step."""
-    if configs[0].model != "mlp":  # the needs of a step depend on the model
+    """Estimate the bytes that a stack needs for its parameters with their moments, and for one step."""
+    if configs[0].model != "mlp":  # the memory of a step depends on the model
         return 24 * sum(p.numel() for p in build_network(configs[0]).parameters()), 0
     shared, sizes = configs[0], layer_sizes(configs[0])
     width = 8 if shared.precision == "float64" else 4
@@ -363,7 +365,7 @@ def footprint(configs: Sequence[RunConfig]) -> tuple[int, int]:
 
 
 def step_work(configs: Sequence[RunConfig]) -> int:
-    """Return the multiplications of one step in the first layer of a stack; a model has many."""
+    """Return the number of multiplications per step in a stack's first layer; a large number for models."""
     if configs[0].model != "mlp":
         return 10**12
     shared, sizes = configs[0], layer_sizes(configs[0])
@@ -394,7 +396,7 @@ def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Mod
 
 
 def restore(run: Run, net: nn.Module | None = None) -> nn.Module:
-    """Return the network of a stored run with its trained parameters, loaded into ``net`` if it is given."""
+    """Return the network of a stored run with its trained parameters, loaded into ``net`` if given."""
     warn_of_code(run.result)
     return _network(run.config, run.contents.tensors(), run.result.epochs, net)
 
@@ -426,7 +428,7 @@ def _network(
 
 
 def _build(config: RunConfig, tensors: dict[str, Tensor]) -> nn.Module:
-    """Build the network of a config; a perceptron takes its sizes from its weights, so no data are needed."""
+    """Build a config's network; a perceptron's sizes come from its weights, so no data are needed."""
     first, last = tensors.get("linears.0.weight"), tensors.get(f"linears.{len(config.hidden)}.weight")
     if config.model != "mlp" or config.dataset in DATASETS or first is None or last is None:
         return build_network(config)
@@ -434,7 +436,7 @@ def _build(config: RunConfig, tensors: dict[str, Tensor]) -> nn.Module:
 
 
 def _check_parameters(net: nn.Module, tensors: dict[str, Tensor], config: RunConfig) -> None:
-    """Refuse a network whose parameters do not match the run."""
+    """Reject a network whose parameters do not match the run."""
     own = {name: tuple(value.shape) for name, value in net.state_dict().items()}
     stored = {name: tuple(value.shape) for name, value in tensors.items()}
     if wrong := sorted(name for name in own.keys() | stored.keys() if own.get(name) != stored.get(name)):

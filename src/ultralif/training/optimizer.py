@@ -1,4 +1,4 @@
-"""Adam and SGD for all parameters at once, by torch's fused kernels.
+"""Adam and SGD for all parameters at once, using torch's fused kernels.
 
 `torch.optim` does the same arithmetic, but creating one of its optimizers imports torch's compiler, which
 takes longer than training a small network.
@@ -15,7 +15,7 @@ __all__ = ["SGD", "Adam", "Group", "Optimizer"]
 
 _KERNELS = cast(Any, torch)  # the fused kernels are not in torch's type stubs
 FEW = 16
-"""Number of tensors up to which our kernel is used; torch's would leave most of a GPU idle."""
+"""The most tensors for which our kernel is used; torch's would leave most of the GPU idle."""
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -24,7 +24,7 @@ def _is_plain(x: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters that share a factor of the learning rate and a weight decay."""
+    """Parameters that share a learning rate factor and a weight decay."""
 
     parameters: Sequence[Tensor]
     speed: float = 1.0
@@ -41,14 +41,14 @@ class _Move(NamedTuple):
 
 
 class Optimizer:
-    """Takes steps along the gradients; a parameter without a gradient does not change.
+    """Updates parameters along their gradients; a parameter without a gradient does not change.
 
     Args:
         groups: the parameters, each in one group.
     """
 
     slots = 0
-    """Number of tensors kept per parameter, each of its size."""
+    """Number of state tensors per parameter, each of the parameter's size."""
 
     def __init__(self, groups: Iterable[Group]) -> None:
         self.groups = [group for group in groups if group.parameters]
@@ -58,7 +58,7 @@ class Optimizer:
         ]
         device = self.groups[0].parameters[0].device
         self.steps = torch.zeros((), device=device)
-        # A recorded step reads its rate from the GPU's memory.
+        # A recorded step reads its learning rate from GPU memory.
         self.rates = [torch.zeros((), device=device) for _ in self.groups]
 
     def set_rate(self, rate: float) -> None:
@@ -76,7 +76,7 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Take the step that was begun."""
+        """Finish the step started by `begin`: update the parameters."""
         on_gpu = self.steps.is_cuda
         moves = []
         for i, (group, kept) in enumerate(zip(self.groups, self.kept, strict=True)):
@@ -92,7 +92,7 @@ class Optimizer:
         raise NotImplementedError
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name all that a step changes besides the parameters; copy into them to restore it."""
+        """Return by name the tensors a step changes besides parameters; copy into them to restore them."""
         named = {
             f"{slot}.{i}.{k}": tensor
             for i, columns in enumerate(self.kept)
@@ -146,7 +146,7 @@ class Adam(Optimizer):
 
 
 class SGD(Optimizer):
-    """Gradient descent with Nesterov's momentum of 0.9; the weight decay is part of the gradient."""
+    """SGD with a Nesterov momentum of 0.9; the weight decay is part of the gradient."""
 
     slots = 1
 

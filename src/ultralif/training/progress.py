@@ -1,4 +1,4 @@
-"""Options that do not change a run's result, its progress, and signals that stop it. Needs no torch."""
+"""Options that do not change a run's result, its progress, and signals that stop it; without torch."""
 
 import os
 import signal
@@ -46,13 +46,13 @@ class Progress(NamedTuple):
     epoch: int
     epochs: int
     loss: float | None
-    """Mean over the members and the last epoch."""
+    """Mean over the members in the last epoch."""
     accuracy: float | None
-    """The same for the training accuracy in percent."""
+    """Mean training accuracy over the members in the last epoch, in percent."""
     note: str | None = None
     """A message for the user."""
     stack: int = 0
-    """The stack's number in its plan."""
+    """The stack's number in the plan."""
 
 
 class Interrupted(JobError):
@@ -96,28 +96,28 @@ class RunOptions:
     stopping: Callable[[], int] = _never
     """Called after every step; it returns 0 to continue, or an exit code to stop."""
     checkpoint_seconds: float = 60.0
-    """The most work, in seconds, that is lost if the process is killed."""
+    """The maximum number of seconds of work lost if the process is killed."""
     callbacks: Sequence["Callback"] = ()
     """Their ``on_epoch_end(state)`` is called after every epoch."""
     graph: bool = True
     """Record steps on a GPU; False for a network that makes decisions in Python at every step."""
 
     def __post_init__(self) -> None:
-        """Raise an InputError for a time that is not positive."""
+        """Raise an InputError for a negative time."""
         if not self.checkpoint_seconds >= 0:
             raise InputError(f"checkpoint_seconds must be 0 or more, got {self.checkpoint_seconds}")
 
     def numbered(self, stack: int) -> "RunOptions":
-        """Return the same options for one stack of a plan, whose number its progress carries."""
+        """Return the same options for one stack of a plan, with its number added to its progress."""
         return replace(self, report=lambda progress: self.report(progress._replace(stack=stack)))
 
 
 PAUSE = 10.0
-"""Seconds between lines."""
+"""Seconds between progress lines."""
 
 
 def say(text: str) -> None:
-    """Print a line for people to standard error."""
+    """Print a line for the user to standard error."""
     print(visible(text), file=sys.stderr, flush=True)
 
 
@@ -148,7 +148,7 @@ Report = Callable[[Progress], None]
 
 @contextmanager
 def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Report]:
-    """Show the progress of stacks; yield the function to call with the progress of one.
+    """Show the progress of stacks; yield a function to call with the progress of one stack.
 
     Args:
         seconds: the expected time of each stack, in any unit.
@@ -181,7 +181,7 @@ def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Repo
 
 
 class _Work:
-    """All stacks of a job, weighted by their time."""
+    """All stacks of a job, weighted by their expected time."""
 
     def __init__(self, seconds: Sequence[float]) -> None:
         total = sum(seconds)
@@ -193,7 +193,7 @@ class _Work:
         return f"stack {stack + 1}/{len(self.weights)}, " if len(self.weights) > 1 else ""
 
     def part(self, progress: Progress) -> float:
-        """Record the progress of a stack, and return the share of all work that is done."""
+        """Record the progress of a stack, and return the completed share of all work."""
         self.done[progress.stack] = progress.epoch / progress.epochs
         return sum(weight * done for weight, done in zip(self.weights, self.done, strict=True))
 
@@ -239,10 +239,10 @@ def stop_on_signals(*numbers: signal.Signals) -> Iterator[Callable[[], int]]:
     """Let signals end a job after its current step; a second SIGINT ends it at once.
 
     Args:
-        numbers: the signals; by default SIGINT and SIGTERM. Outside of the main thread they are left alone.
+        numbers: the signals; by default SIGINT and SIGTERM. Outside the main thread, they are left alone.
 
-    Yields a function that returns 0, or the exit code of a signal. Before its first call there is nothing
-    to save, and a signal ends the job at once.
+    Yields a function that returns 0, or the exit code if a signal arrived. Before the first call of that
+    function there is nothing to save, so a signal ends the job at once.
     """
     came, training = 0, False
 
@@ -251,7 +251,7 @@ def stop_on_signals(*numbers: signal.Signals) -> Iterator[Callable[[], int]]:
         if not training and number == signal.SIGTERM:
             raise SystemExit(128 + number)
         if not training or (came and number == signal.SIGINT):
-            signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))  # the third ends the process
+            signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))  # a third one ends the process
             raise KeyboardInterrupt
         came = 128 + number
         say("stopping after this step; everything will be saved (press again to stop immediately)")

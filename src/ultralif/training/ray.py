@@ -94,8 +94,8 @@ def train_task(task: StackTask, order: Order, board: Any) -> Outcome:
     try:
         if not (order.root / order.token).exists():
             raise InputError(
-                f"{order.root} on node {os.uname().nodename} is not the folder that the driver sees; choose "
-                "one that all nodes share with --runs-dir"
+                f"{order.root} on node {os.uname().nodename} is not the folder that the driver sees; use "
+                "--runs-dir to choose one that all nodes share"
             )
         if asked():
             return Outcome("stopped")
@@ -118,7 +118,7 @@ def train_task(task: StackTask, order: Order, board: Any) -> Outcome:
             raise
         if len(task.stack) > 1:
             return Outcome("too large")
-        return Outcome("failed", f"{task.stack[0].id} alone does not fit the device; choose smaller sizes")
+        return Outcome("failed", f"{task.stack[0].id} alone does not fit on the device; choose smaller sizes")
     return Outcome("done")
 
 
@@ -152,11 +152,11 @@ def _asking(ray: Any, board: Any) -> Callable[[], int]:
 
 
 CRASHES = 10
-"""The most times that a stack may lose its worker without finishing an epoch."""
+"""The maximum number of times that a stack may lose its worker without finishing an epoch."""
 STALE = 90 * 24 * 3600
-"""Age in seconds after which a driver's token means that the driver was killed."""
+"""Age in seconds at which a driver's token is considered left behind by a killed driver."""
 OBJECTS = 100 << 20
-"""Bytes for Ray's shared memory if we start it: only progress passes through it."""
+"""Size of Ray's shared memory in bytes if we start Ray; only progress reports pass through it."""
 
 
 def run_ray(
@@ -167,14 +167,14 @@ def run_ray(
     address: str = "local",
     cpus: int = 1,
 ) -> Iterator[Result]:
-    """Train stacks as Ray tasks and yield the results as they arrive; they equal those of `run_local`.
+    """Train stacks as Ray tasks and yield results as they arrive, identical to those of `run_local`.
 
     Args:
         stacks: see `ultralif.training.plan`.
-        store: where the runs go; all nodes must see its folder under the same path.
+        store: the store that receives the runs; all nodes must see its folder under the same path.
         options: as for `run_local`; device ``auto`` uses the GPUs of the cluster if it has any.
         address: the address of the cluster; ``local`` starts Ray on this machine.
-        cpus: cores for a stack that is not on a GPU; a stack on a GPU has that GPU to itself.
+        cpus: the number of cores for a stack that is not on a GPU; a stack on a GPU has the GPU to itself.
     """
     options = options or RunOptions()
     if cpus < 1:
@@ -215,7 +215,9 @@ def _drive(
     code, with_room = 0, time.monotonic()
     while tasks or running:
         for task in tasks:
-            if store.adopt([config.id for config in task.stack]):  # an earlier driver was killed before that
+            if store.adopt(
+                [config.id for config in task.stack]
+            ):  # if an earlier driver was killed before doing so
                 yield from _results(store, task, report)
             else:
                 running[submit(task)] = task
@@ -270,7 +272,7 @@ def _again(task: StackTask, outcome: Outcome, report: Callable[[Progress], None]
     """Return the tasks to submit in place of an unfinished one, and report it."""
     members = len(task.stack)
     if outcome.kind == "too large":
-        note = f"{members} networks do not fit the device together; they are trained in two halves"
+        note = f"{members} networks do not fit on the device together; they are trained in two halves"
         again = [StackTask(task.number, half) for half in halves(task.stack)]
     else:
         note = f"stack {task.number + 1} lost its worker; it resumes from its last checkpoint"
@@ -280,7 +282,7 @@ def _again(task: StackTask, outcome: Outcome, report: Callable[[Progress], None]
 
 
 def _gathered(store: Store, task: StackTask, report: Callable[[Progress], None]) -> Iterator[Result]:
-    """Add the runs of a stack that a worker finished to the index."""
+    """Add the runs of a stack to the index after a worker finished it, and yield their results."""
     if not store.adopt([config.id for config in task.stack]):
         raise JobError(
             f"a worker finished stack {task.number + 1}, but its runs are incomplete in {store.root}; check "
@@ -315,7 +317,9 @@ def _resources(ray: Any, cpus: int, device: str) -> dict[str, float]:
         needed = {"CPU": float(cpus)}
     if not _has_room(ray, needed):
         found = {name: there.get(name, 0.0) for name in ("CPU", "GPU")}
-        raise InputError(f"no node of the cluster has {needed}, and all together have {found}; request less")
+        raise InputError(
+            f"no node of the cluster has {needed}, and the whole cluster has {found}; request less"
+        )
     return needed
 
 
@@ -337,9 +341,9 @@ def _remote(ray: Any, target: Any, **options: Any) -> Any:
 
 @contextmanager
 def _token(store: Store) -> Iterator[str]:
-    """Put a file into the folder of the runs, with which a worker checks that it sees the same folder."""
+    """Put a file into the runs folder, so that workers can check that they see the same folder."""
     token = f"{TRAINING}/ray-{uuid.uuid4().hex}"
-    store.prepare()  # a driver that is killed leaves folders, and no index, behind
+    store.prepare()  # otherwise a killed driver leaves folders without an index
     folder = store.root / TRAINING
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in folder.glob("ray-*"):  # left by a killed driver
@@ -363,7 +367,7 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"ray {address!r} cannot be reached ({str(error).splitlines()[0]}); give the address of a "
+            f"ray {address!r} cannot be reached ({str(error).splitlines()[0]}); pass the address of a "
             "running cluster, such as 10.0.0.1:6379, or none"
         ) from error
     finally:

@@ -1,4 +1,4 @@
-"""The result of a run: one type from training through the store to reports. Needs no torch."""
+"""The result of a run: one type from training through the store to reports. Does not import torch."""
 
 import base64
 import binascii
@@ -38,9 +38,9 @@ __all__ = [
 
 
 E_AC = 0.9
-"""Picojoules of an addition in float32 at 45 nm (Horowitz 2014)."""
+"""Energy of one float32 addition at 45 nm, in picojoules (Horowitz 2014)."""
 E_MAC = 4.6
-"""Picojoules of a multiplication and an addition."""
+"""Energy of one multiplication and one addition, in picojoules."""
 
 
 def relative_sops(timesteps: float, rate: float) -> float:
@@ -54,28 +54,28 @@ def relative_sops(timesteps: float, rate: float) -> float:
 
 
 def snn_energy(timesteps: float, rate: float, synapses: int) -> float:
-    r"""Return the paper's picojoules of a spiking network, :math:`T \bar s N_{syn} E_{AC}` (appendix D.7).
+    r"""Return a spiking network's energy in the paper, :math:`T \bar s N_{syn} E_{AC}` (appendix D.7).
 
-    It counts additions only, so it is meaningful only for binary spikes.
+    It is in picojoules and counts only additions, so it is meaningful only for binary spikes.
     """
     return relative_sops(timesteps, rate) * synapses * E_AC
 
 
 def ann_energy(synapses: int) -> float:
-    r"""Return the paper's picojoules of the same network without spikes, :math:`N_{syn} E_{MAC}`."""
+    r"""Return the same network's energy without spikes in picojoules, :math:`N_{syn} E_{MAC}`."""
     return synapses * E_MAC
 
 
 @dataclass(frozen=True)
 class Operations:
-    """Synaptic operations for one sample: how many multiply, how many only add."""
+    """Synaptic operations for one sample: multiply-accumulates, and additions alone."""
 
     macs: float
     acs: float
 
     @property
     def energy(self) -> float:
-        """Picojoules of these operations."""
+        """The energy of these operations in picojoules."""
         return self.macs * E_MAC + self.acs * E_AC
 
 
@@ -90,17 +90,17 @@ def count_operations(
 ) -> Operations:
     """Count the synaptic operations of a multilayer perceptron for one sample.
 
-    An input or spike that is zero costs nothing. One that is 1 costs an addition for each synapse behind it;
-    any other value costs a multiplication as well. Soft spikes are never zero: all their synapses multiply.
-    Biases and the neurons' own arithmetic are left out, as NeuroBench leaves them out.
+    An input or spike of 0 costs nothing. A 1 costs one addition for each outgoing synapse, and any other
+    value also costs a multiplication. Soft spikes are never zero, so all their synapses multiply. Biases and
+    the neurons' own arithmetic are not counted, as in NeuroBench.
 
     Args:
-        sizes: inputs, hidden layers, classes.
+        sizes: the layer sizes, from inputs to classes.
         timesteps: T.
-        input_density: the share of the inputs that is not zero.
-        rates: the mean spike of each spiking layer that feeds another.
-        input_binary: the inputs are 0 and 1.
-        binary: whether the spikes are 0 and 1.
+        input_density: the share of nonzero inputs.
+        rates: the mean spike of each spiking layer that feeds another layer.
+        input_binary: whether all inputs are 0 or 1.
+        binary: whether all spikes are 0 or 1.
 
     Example:
         >>> count_operations((4, 8, 2), 10, 0.5, [0.25], input_binary=True, binary=True)
@@ -119,19 +119,19 @@ def count_operations(
 
 
 ADD_INT32, MULTIPLY_INT8, MULTIPLY_INT32 = 0.1, 0.2, 3.1
-"""Picojoules at 45 nm (Horowitz, ISSCC 2014, figure 1.1.9)."""
+"""Energy of one operation at 45 nm, in picojoules (Horowitz, ISSCC 2014, figure 1.1.9)."""
 SRAM_BIT = 5 / 32
-"""Picojoules to read or write a bit of an 8 kB SRAM: 5 for 32 bits, half of Horowitz's 10 for 64."""
+"""Picojoules per bit read from or written to an 8 kB SRAM: 5 for 32 bits, half of Horowitz's 10 for 64."""
 MEMBRANE_ACCESS = 2 * 16 * SRAM_BIT
 
 
 def snn_int8_energy(operations: Operations, timesteps: float, neurons: int) -> float:
-    """Return the picojoules of a spiking network in integers, with its memory accesses.
+    """Return the energy of an integer spiking network in picojoules, including memory accesses.
 
-    `operations` are those of all time steps, and `neurons` the spiking ones. Every addition reads a weight
-    of 8 bits, and reads and writes a membrane of 16 bits. In every step every neuron reads and writes its
-    membrane, multiplies once for the leak, and adds twice, to compare and to reset. The lists of events and
-    the readout's own arithmetic are left out.
+    `operations` covers all time steps, and `neurons` is the number of spiking neurons. Every addition reads
+    an 8-bit weight, and reads and writes a 16-bit membrane. In every step, every neuron reads and writes its
+    membrane, multiplies once for the leak, and adds twice, to compare and to reset. Event lists and the
+    readout's own arithmetic are not counted.
     """
     events = (operations.macs + operations.acs) * (8 * SRAM_BIT + MEMBRANE_ACCESS + ADD_INT32)
     updates = timesteps * neurons * (MEMBRANE_ACCESS + MULTIPLY_INT32 + 2 * ADD_INT32)
@@ -139,10 +139,10 @@ def snn_int8_energy(operations: Operations, timesteps: float, neurons: int) -> f
 
 
 def ann_int8_energy(synapses: int, neurons: int) -> float:
-    """Return the picojoules of the same network with ReLU in int8, with its memory accesses.
+    """Return the energy of the same network with ReLU in int8, in picojoules, including memory accesses.
 
-    Every synapse reads a weight and an activation of 8 bits, and the sum stays in a register. Every neuron
-    scales its sum by one multiplication and writes 8 bits.
+    Every synapse reads an 8-bit weight and an 8-bit activation, and the sum stays in a register. A neuron
+    scales its sum with one multiplication and writes 8 bits.
     """
     each = 2 * 8 * SRAM_BIT + MULTIPLY_INT8 + ADD_INT32
     return synapses * each + neurons * (MULTIPLY_INT32 + 8 * SRAM_BIT)
@@ -153,8 +153,8 @@ def break_even(timesteps: float, synapses: int, neurons: int) -> float:
 
     The rate is the mean number of spikes per synapse and time step. It is 0 if updating the neurons alone
     costs more than the dense network. Large layers break even at 44 % for T=1 and at 9 % for T=5. Yan et al.
-    (arXiv 2409.08290v4) find 5.7 % for T=5: they also count the on-chip network, and their dense activations
-    have 3 bits.
+    (arXiv 2409.08290v4) find 5.7 % for T=5: they also count the on-chip network, and use 3-bit dense
+    activations.
 
     Example:
         >>> round(break_even(timesteps=2, synapses=100, neurons=10), 4)
@@ -167,11 +167,11 @@ def break_even(timesteps: float, synapses: int, neurons: int) -> float:
 
 
 MOST = 1 << 20
-"""The most samples in one text."""
+"""The maximum number of samples in a packed text."""
 
 
 def pack_hits(hits: "NDArray[np.bool_]") -> str:
-    """Return the number of samples and one bit for each, compressed, as text.
+    """Return a text with the number of samples and one compressed bit for each.
 
     Example:
         >>> import numpy as np
@@ -184,7 +184,7 @@ def pack_hits(hits: "NDArray[np.bool_]") -> str:
 
 
 def unpack_hits(text: str) -> "NDArray[np.bool_]":
-    """Return what `pack_hits` packed.
+    """Return the hits that `pack_hits` packed.
 
     Example:
         >>> import numpy as np
@@ -208,11 +208,11 @@ def unpack_hits(text: str) -> "NDArray[np.bool_]":
 
 
 LONGEST = 10**6
-"""The most entries of a list or a mapping of a stored result."""
+"""The maximum number of entries in a list or mapping of a stored result."""
 
 
 class Reader:
-    """Read the values of a JSON object with their types; errors name the object and the entry."""
+    """Reads typed values from a JSON object; errors name the object and the entry."""
 
     def __init__(self, values: Any, source: str) -> None:
         if not isinstance(values, dict) or len(values) > LONGEST:
@@ -244,7 +244,7 @@ class Reader:
         return self._number(name, self.values.get(name))
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """Return a whole number that is not negative."""
+        """Return a nonnegative whole number."""
         value = self.values.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
             raise self._wrong(name, "a whole number")
@@ -296,21 +296,21 @@ class Reader:
 
 @dataclass(frozen=True)
 class ModeResult:
-    """A network's numbers on the test set in one mode; None means unknown."""
+    """A network's measurements on the test set in one mode; None means unknown."""
 
     accuracy: float | None = None
     """Accuracy on the test set, in percent."""
     spike_rate: float | None = None
-    """Mean over the hidden neurons."""
+    """Mean spike rate of the hidden neurons."""
     spike_rates: tuple[float | None, ...] = ()
-    """The same for each spiking layer."""
+    """Mean spike rate of each spiking layer."""
     operations: Operations | None = None
     relative_sops: float | None = None
     """The paper's T * rate."""
     snn_picojoules: float | None = None
-    """The paper's energy."""
+    """The paper's energy estimate."""
     int8_picojoules: float | None = None
-    """Energy in integers with memory accesses, see `snn_int8_energy`."""
+    """Energy of integer arithmetic and memory accesses, see `snn_int8_energy`."""
     validation: float | None = None
     """Accuracy on the held-out part of the training set, in percent."""
     layers: Mapping[str, Operations] = field(default_factory=dict)
@@ -321,9 +321,9 @@ class ModeResult:
 
 @dataclass(frozen=True)
 class LearnedConstants:
-    """The constants of the first spiking layer after training, means over its neurons.
+    """The constants of the first spiking layer after training, averaged over its neurons.
 
-    None if the neuron has no such constant, or if it was not recorded.
+    A constant is None if the neuron does not have it, or if it was not recorded.
     """
 
     eps: float | None = None
@@ -350,13 +350,13 @@ class ByEpoch:
 
     @property
     def best(self) -> float | None:
-        """Test accuracy of the best epoch on the test set: the number that the paper published."""
+        """The best test accuracy of any epoch, which is the number published in the paper."""
         return max((value for value in self.test or () if value is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Result:
-    """A run's numbers: those of its last epoch, never of its best.
+    """A run's numbers, measured after its last epoch, never after its best.
 
     Example:
         >>> import tempfile
@@ -375,7 +375,7 @@ class Result:
     seed: int
     sparsity: float
     mode: str
-    """The mode at the end of training: the first to look at in `by_mode`."""
+    """The mode at the end of training, and the main entry of `by_mode`."""
     by_mode: Mapping[str, ModeResult]
     constants: LearnedConstants = LearnedConstants()
     by_epoch: ByEpoch = ByEpoch()
@@ -385,20 +385,20 @@ class Result:
     """The run's config, see `RunConfig.to_dict`."""
     path: str = ""
     ann_picojoules: float | None = None
-    """The paper's estimate of the energy of the same network without spikes."""
+    """The paper's energy estimate for the same network without spikes."""
     ann_int8_picojoules: float | None = None
     """The energy of the same network with ReLU in int8, see `ann_int8_energy`."""
     break_even: float | None = None
-    """The spike rate at which both networks in integers cost the same, see `break_even`."""
+    """The spike rate at which both integer networks use the same energy, see `break_even`."""
     epochs: int = 0
-    """The epoch after which its parameters were taken."""
+    """The epoch from which the final parameters were taken."""
     seconds: float | None = None
     """Wall time of the stack in which it was trained."""
     stacked: int | None = None
-    """Members of that stack."""
+    """Number of members of that stack."""
     finished: float = 0.0
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """Code, device, precision and data behind it."""
+    """The code, device, precision and data that produced the result."""
 
     def __repr__(self) -> str:
         """Return a line with the run's name and its accuracy in every mode."""
@@ -410,7 +410,7 @@ class Result:
 
     @property
     def own(self) -> ModeResult:
-        """The numbers in the mode of training."""
+        """The measurements in the training mode."""
         return self.by_mode.get(self.mode, ModeResult())
 
     @property
@@ -436,7 +436,7 @@ class Result:
 
     @property
     def spike_rate(self) -> dict[str, float | None]:
-        """Mean over the hidden neurons, by mode."""
+        """Mean spike rate of the hidden neurons, by mode."""
         return {mode: one.spike_rate for mode, one in self.by_mode.items()}
 
     @property
@@ -456,7 +456,7 @@ class Result:
         return values if any(value is not None for value in values.values()) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result in its JSON form: what is known of each mode, by quantity and mode."""
+        """Return the result in JSON form, with the values of each mode grouped by quantity."""
         modes = self.by_mode
         operations = {m: _counts(one.operations) for m, one in modes.items() if one.operations is not None}
         layers = {
@@ -497,11 +497,11 @@ class Result:
 
     @classmethod
     def from_dict(cls, data: Any, source: str = "the result") -> "Result":
-        """Read what `to_dict` wrote, now or in 0.1.0; missing entries are unknown.
+        """Read the output of `to_dict`, of this version or of 0.1.0; missing entries are unknown.
 
         Args:
-            data: a value of JSON.
-            source: named in errors.
+            data: a parsed JSON value.
+            source: the name to use in errors.
         """
         read = Reader(data, source)
         constants = {"eps": read.number("eps"), "leak": read.number("leak")}
@@ -534,7 +534,7 @@ class Result:
         )
 
     def with_history(self, history: Sequence[Mapping[str, Any]]) -> "Result":
-        """Return the result, completed from the epochs of a history."""
+        """Return the result, completed with values from a history."""
         known = {
             name: tuple(epoch.get(name) for epoch in history)
             for name in ("test", "validation", "eps")
@@ -543,7 +543,7 @@ class Result:
         return replace(self, by_epoch=replace(self.by_epoch, **known))
 
     def with_sops(self) -> "Result":
-        """Return the result with the paper's T * rate, if only the rate was kept."""
+        """Return the result with the paper's T * rate, computed from the stored rates."""
         modes = {
             mode: one
             if one.spike_rate is None
@@ -566,7 +566,7 @@ def _counts(operations: Operations) -> dict[str, float]:
 
 
 def _in_mode(read: Reader, mode: Mode) -> ModeResult:
-    """Read what is known of a network in one mode."""
+    """Read a network's measurements in one mode."""
     energy = read.part("energy")
     return ModeResult(
         read.part("accuracy").number(mode),

@@ -14,8 +14,8 @@ def learning_rate(config: RunConfig, epoch: int, part: float = 0.0) -> float:
     Args:
         config: the config of the run.
         epoch: counted from 0.
-        part: share of the epoch that is done. Warm-up and a linear schedule change it within an epoch; a
-            cosine does not.
+        part: the completed share of the epoch. Warm-up and the linear schedule change the rate within an
+            epoch; the cosine schedule does not.
     """
     warm = config.warmup_epochs
     if epoch < warm:
@@ -42,10 +42,10 @@ def temperature(config: RunConfig, epoch: int) -> float | None:
 
 
 def hard_epochs(config: RunConfig) -> int:
-    """Return how many of the last epochs are trained with binary spikes."""
+    """Return the number of final epochs trained with binary spikes."""
     return max(config.hard_epochs, round(config.hard_share * config.epochs))
 
 
 def epoch_mode(config: RunConfig, epoch: int) -> Mode | None:
-    """Return ``hard`` for the last epochs of a hardened run, else None, the neurons' own mode."""
+    """Return ``hard`` for the last epochs of a hardened run, otherwise None for the neurons' own mode."""
     return "hard" if epoch >= config.epochs - hard_epochs(config) else None

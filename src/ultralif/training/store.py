@@ -54,14 +54,14 @@ if sys.platform != "win32":
 
 
 class Busy(JobError):
-    """Another process has the lock."""
+    """Another process holds the lock."""
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, and remove the file at the end; a crash also releases the lock.
+    """Hold a file lock, and remove the file at the end; a crash also releases the lock.
 
-    Windows has no such locks, so nothing keeps two processes apart there.
+    Windows has no such locks, so there nothing stops two processes from training the same runs.
     """
     with _taken(path) as file:
         try:
@@ -73,7 +73,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _taken(path: Path) -> IO[str]:
-    """Open and lock the file, or raise an error that names the process that has it."""
+    """Open and lock the file, or raise an error that names the process holding the lock."""
     while True:
         file = _opened(path)
         try:
@@ -96,9 +96,9 @@ def _taken(path: Path) -> IO[str]:
 
 def _opened(path: Path) -> IO[str]:
     try:
-        for folder in (path.parent.parent, path.parent):  # both are readable by their owner only
+        for folder in (path.parent.parent, path.parent):  # only their owner can read them
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)  # it is cut below
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)  # truncated below
         return os.fdopen(os.open(path, flags, 0o600), "a+")
     except OSError as error:
         raise _unusable(path, error) from error
@@ -112,7 +112,7 @@ def _unusable(path: Path, error: OSError) -> JobError:
 
 
 def _is_at(file: IO[str], path: Path) -> bool:
-    """Return whether a file still has its name: its last owner may have removed it after we opened it."""
+    """Return whether a file still has its name; its last owner may have removed it after we opened it."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
@@ -141,9 +141,9 @@ def write_run(folder: Path, run: Finished, aside: Path | None = None) -> Result:
     """Write the folder of a finished run, and return its result, completed from its history.
 
     Args:
-        folder: its place.
+        folder: the folder to write.
         run: the run.
-        aside: the folder in which it is prepared, on the same disk.
+        aside: the folder in which the new one is prepared, on the same disk.
     """
     result = run.result.with_history(run.history)
     stored = {name: value for name, value in result.to_dict().items() if name != "config"}
@@ -153,14 +153,15 @@ def write_run(folder: Path, run: Finished, aside: Path | None = None) -> Result:
 
 
 def load_run(folder: Path) -> tuple[Contents, Result, list[dict[str, Any]]]:
-    """Return the files, the result and the history of a run whose folder is named after its config."""
+    """Return a run's files, result and history; its folder must be named after its config."""
     name = folder.name
     contents = read_folder(folder)
     documents = contents.documents
     config, history = documents.get("config"), documents.get("history")
     if not isinstance(config, dict) or document_id(config) != name:
         raise Damaged(
-            f"{folder} does not hold the run that its name says; it was renamed or changed, and is not used"
+            f"{folder} does not contain the run that it is named after; it was renamed or changed, and is "
+            "not used"
         )
     try:
         check_schema(config)
@@ -184,7 +185,7 @@ def is_id(name: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a document in its JSON form; NaN and infinity, which JSON lacks, become null."""
+    """Return a document in JSON form; NaN and infinity, which JSON lacks, become null."""
     if isinstance(value, Mapping):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -205,13 +206,13 @@ CREATE INDEX IF NOT EXISTS by_time ON runs (finished);
 PRAGMA user_version = {VERSION};
 """
 MOST_BYTES = 1 << 26
-"""The most bytes of a row."""
+"""Maximum size of a row in bytes."""
 PATIENCE = 60.0
 """Seconds to wait for other processes."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open an index; only its owner can read it. In a read-only folder, open it for reading."""
+    """Open an index that only its owner can read; in a read-only folder, open it read-only."""
     if os.access(path.parent, os.W_OK):
         _create_file(path)
         index = sqlite3.connect(path, timeout=PATIENCE)
@@ -222,18 +223,18 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _create_file(path: Path) -> None:
-    """Create the file, because SQLite would make it readable by others, and would follow a link."""
+    """Create the file ourselves, because SQLite would make it readable by others and would follow a link."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
     except OSError as error:
         raise JobError(
-            f"{path} cannot be used ({error.strerror}); it should be a regular file that you may write. "
+            f"{path} cannot be used ({error.strerror}); it must be a regular file that you can write to. "
             "Remove it, then rebuild it from the runs with: ultralif runs rebuild"
         ) from error
 
 
 def prepare(index: sqlite3.Connection, path: Path) -> None:
-    """Create the table if the file is new; refuse another version."""
+    """Create the table if the file is new; reject any other version."""
     (version,) = index.execute("PRAGMA user_version").fetchone()
     if version == 0:
         _create(index)
@@ -252,7 +253,7 @@ def prepare(index: sqlite3.Connection, path: Path) -> None:
 
 @cache
 def _schema() -> frozenset[tuple[str, ...]]:
-    """Return kinds, names and definitions in an index of this version."""
+    """Return the types, names and definitions of everything in an index of this version."""
     with contextlib.closing(sqlite3.connect(":memory:")) as index:
         index.executescript(_TABLE)
         query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
@@ -260,7 +261,7 @@ def _schema() -> frozenset[tuple[str, ...]]:
 
 
 def _create(index: sqlite3.Connection) -> None:
-    """Create the table; SQLite does not wait by itself for another process that does the same."""
+    """Create the table; wait for any other process that creates it, because SQLite itself does not."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -274,7 +275,7 @@ def _create(index: sqlite3.Connection) -> None:
 
 
 def insert(index: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Add rows, or replace those of the same names."""
+    """Add rows, replacing those with the same names."""
     index.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
@@ -285,18 +286,18 @@ def as_row(result: Result) -> tuple[Any, ...]:
 
 
 def literal(text: str) -> str:
-    """Escape the characters that have a meaning in GLOB patterns."""
+    """Escape the characters that are special in GLOB patterns."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in text)
 
 
 TRAINING = ".training"
 NAMED = "id IN (SELECT value FROM json_each(?))"
-"""The condition that a run has one of the names in a JSON list."""
+"""SQL condition that a run's name is in a JSON list."""
 FILTERS = ("dataset", "neuron", "timesteps", "seed", "sparsity", "status")
 
 
 def default_runs_dir() -> Path:
-    """Return the default folder of runs: ``$ULTRALIF_RUNS`` or ``./runs``."""
+    """Return the default folder for runs: ``$ULTRALIF_RUNS`` or ``./runs``."""
     return Path(os.environ.get("ULTRALIF_RUNS") or "runs")
 
 
@@ -305,15 +306,15 @@ class NoSuchRun(InputError):
 
 
 def _ignore(complaint: str) -> None:
-    """Say nothing."""
+    """Ignore a complaint."""
 
 
 class Store:
-    """The runs under a folder.
+    """The runs in a folder.
 
     Args:
-        root: the folder, created for its owner only when the first run is written; None means
-            `default_runs_dir`.
+        root: the folder, which is created when the first run is written, and which only its owner can read;
+            None means `default_runs_dir`.
 
     Example:
         >>> import tempfile
@@ -329,8 +330,8 @@ class Store:
         """Return the store that contains a run, and the run's full name; a folder's store is its parent.
 
         Args:
-            run: a run's folder, its name, or the beginning of it.
-            root: the folder in which names are searched.
+            run: a run's folder, its name, or the first characters of its name.
+            root: the folder in which names are looked up.
         """
         path = Path(run)
         store = cls(path.parent if (path / "result.json").exists() else root)
@@ -344,22 +345,24 @@ class Store:
     def path(self, run: str) -> Path:
         """Return the folder of a run, which is inside the store."""
         if not is_id(run):
-            raise InputError(f"{visible(run)!r} is not the name of a run, which has 12 digits of 0-9 and a-f")
+            raise InputError(
+                f"{visible(run)!r} is not the name of a run, which has 12 digits from 0-9 and a-f"
+            )
         return self.root / run
 
     def checkpoints(self, stack: str) -> Path:
-        """Return the folder of the checkpoints of a stack while it is trained."""
+        """Return the folder that holds a stack's checkpoints during training."""
         if not is_id(stack):
             raise InputError(
-                f"{visible(stack)!r} is not the name of a stack, which has 12 digits of 0-9 and a-f"
+                f"{visible(stack)!r} is not the name of a stack, which has 12 digits from 0-9 and a-f"
             )
         return self.root / TRAINING / stack
 
     def prepare(self) -> None:
         """Create the index if there is none.
 
-        Without an index every folder counts as a finished run. So the index is created before the first
-        folder: a stack with only some of its folders is then finished as a whole.
+        Without an index, every folder counts as a finished run. So the index is created before the first
+        folder, and a stack with only some of its folders is resumed and finished as a whole.
         """
         with self._open():
             pass
@@ -379,7 +382,7 @@ class Store:
             insert(index, [row for row in rows if self.path(row[0]).exists()])
 
     def write_folders(self, runs: Iterable[Finished], aside: Path | None = None) -> list[tuple[Any, ...]]:
-        """Write the folders of finished runs, and return the rows that the index lacks."""
+        """Write the folders of finished runs, and return the rows to add to the index."""
         rows = []
         for run in runs:
             result = write_run(self.path(run.config.id), run, aside)
@@ -403,12 +406,12 @@ class Store:
         if result.neuron not in known_neurons():
             raise InputError(
                 f"neuron {visible(result.neuron)!r} of run {name} is not known here; register it with "
-                "ultralif.register, or give it to the command as --neuron file.py:Class"
+                "ultralif.register, or pass it on the command line as --neuron file.py:Class"
             )
         return Run(RunConfig.from_dict(contents.documents["config"]), contents, result, history)
 
     def read_result(self, run: str) -> tuple[Result, list[dict[str, Any]]]:
-        """Return the result and the history of a run, whose neuron need not be known here."""
+        """Return the result and history of a run; its neuron need not be known here."""
         _, result, history = load_run(self.path(self.find(run)))
         return result, history
 
@@ -431,7 +434,7 @@ class Store:
         raise NoSuchRun(f"there is no run {run!r} in {self.root}; see: ultralif runs list")
 
     def finished(self, runs: Iterable[str]) -> set[str]:
-        """Return the names of the runs that are stored, diverged ones included."""
+        """Return the names of those runs that are stored, including diverged ones."""
         wanted = set(runs)
         rows = self._select(f"SELECT id FROM runs WHERE {NAMED}", (json.dumps(list(wanted)),))  # noqa: S608
         return wanted.intersection(row[0] for row in rows)
@@ -444,7 +447,7 @@ class Store:
         complain: Callable[[str], None] = _ignore,
         **filters: Any,
     ) -> list[Result]:
-        """Return the results of the runs that match, newest first; the arguments are those of `each`."""
+        """Return the results of the matching runs, newest first; accepts the arguments of `each`."""
         return list(self.each(limit, runs=runs, complain=complain, **filters))
 
     def each(
@@ -455,13 +458,13 @@ class Store:
         complain: Callable[[str], None] = _ignore,
         **filters: Any,
     ) -> Iterator[Result]:
-        """Yield the results of the runs that match, newest first.
+        """Yield the results of the matching runs, newest first.
 
         Args:
-            limit: the most that are yielded.
+            limit: the maximum number of results.
             runs: only runs with these names.
-            complain: called with a line about each run that cannot be read and is left out.
-            filters: their ``dataset``, ``neuron``, ``timesteps``, ``seed``, ``sparsity`` or ``status``.
+            complain: called with a message about each run that cannot be read and is skipped.
+            filters: the ``dataset``, ``neuron``, ``timesteps``, ``seed``, ``sparsity`` or ``status``.
         """
         for run, text in self._matching("id, result", limit, runs, filters):
             try:
@@ -469,10 +472,10 @@ class Store:
                 result = Result.from_dict(parse_json(text, source), source)
                 yield replace(result, id=run, path=str(self.path(run)))
             except (InputError, TypeError) as error:
-                complain(f"left out: {error}; make the index again with: ultralif runs rebuild")
+                complain(f"skipped: {error}; rebuild the index with: ultralif runs rebuild")
 
     def names(self, **filters: Any) -> list[str]:
-        """Return the names of the runs that match, newest first; ``filters`` are those of `each`."""
+        """Return the names of the matching runs, newest first; accepts the filters of `each`."""
         return [row[0] for row in self._matching("id", None, None, filters)]
 
     def _matching(
@@ -500,7 +503,7 @@ class Store:
         try:
             with self._open() as index:
                 index.execute("DELETE FROM runs WHERE id = ?", (name,))
-                with contextlib.suppress(FileNotFoundError):  # one rename: no reader sees a part of it
+                with contextlib.suppress(FileNotFoundError):  # one rename, so no reader sees part of it
                     folder.rename(away)
             shutil.rmtree(away)
         except FileNotFoundError:
@@ -526,11 +529,11 @@ class Store:
         return len(kept), [*complaints.values(), *more.values()]
 
     def unfinished(self) -> list[Path]:
-        """Return the folders of checkpoints of stacks that were interrupted or are being trained."""
+        """Return the checkpoint folders of stacks that were interrupted or are being trained."""
         return sorted((self.root / TRAINING).glob("[0-9a-f]" * 12))
 
     def _remove_checkpoints(self) -> None:
-        """Remove checkpoints of finished stacks that a kill at the end of training left behind."""
+        """Remove checkpoints of finished stacks, left behind if training was killed at its very end."""
         for folder in self.unfinished():
             with contextlib.suppress(JobError), locked(folder.with_suffix(".lock")):  # or it is being trained
                 found, _ = newest(folder)
@@ -554,7 +557,7 @@ class Store:
         return rows, complaints
 
     def _select(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return rows; a store without an index and runs has none."""
+        """Return the rows of a query; a store with neither an index nor runs has none."""
         if not self.index.exists() and not self._is_lost():
             return []
         with self._open() as index:

@@ -29,13 +29,13 @@ def grid(
     sparsities: Sequence[float],
     seeds: Sequence[int],
 ) -> list[RunConfig]:
-    """Return every combination once.
+    """Return the config of every combination, each once.
 
     Args:
         base: the config with all other values.
-        neurons: neurons' names, or ``all``, ``ultra``, ``baselines``, ``every``.
+        neurons: names of neurons, or ``all``, ``ultra``, ``baselines``, ``every``.
         timesteps: numbers of time steps T.
-        sparsities: weights lambda of the penalty on spikes.
+        sparsities: weights lambda of the spike penalty.
         seeds: the seeds.
 
     Example:
@@ -63,8 +63,8 @@ def plan(
     Args:
         configs: all wanted runs.
         store: the store whose finished runs are left out.
-        largest: the most members of one seed in a stack.
-        seeds: the most seeds in a stack; on a GPU several take little more time than one.
+        largest: the maximum number of members with the same seed in a stack.
+        seeds: the maximum number of seeds in a stack; on a GPU, several take little more time than one.
 
     Example:
         >>> import tempfile
@@ -97,7 +97,7 @@ def plan(
 
 
 def halves(stack: Sequence[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]]:
-    """Split a stack of two or more: by seeds if it has several, or else by members."""
+    """Split a stack of two or more members: by seed if it has several seeds, otherwise by member."""
     seeds = sorted({config.seed for config in stack})
     first = set(seeds[: len(seeds) // 2])
     if first:
@@ -107,11 +107,11 @@ def halves(stack: Sequence[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]
 
 STEPS = 6
 ENOUGH = 2.0
-"""Seconds after which measuring ends."""
+"""Seconds after which the measurement ends."""
 
 
 def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> list[float]:
-    """Estimate the training time of each stack in seconds, without loading and evaluation.
+    """Estimate the training time of each stack in seconds, excluding data loading and evaluation.
 
     Example:
         >>> from ultralif.training import RunConfig
@@ -130,7 +130,7 @@ def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> lis
 
 
 def _key(stack: Sequence[RunConfig]) -> tuple[str, ...]:
-    """Return the values that the time of a step depends on."""
+    """Return the values that determine the time of a step."""
     return tuple(config.with_(seed=0, sparsity=0.0).id for config in stack)
 
 

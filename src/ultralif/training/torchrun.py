@@ -1,6 +1,6 @@
-"""Train one run on the processes of ``torchrun``: each takes its part of every batch.
+"""Train one run with the processes of ``torchrun``: each handles its part of every batch.
 
-All processes draw the same batches and take the same steps, so a checkpoint does not depend on their number.
+All processes draw the same batches and run the same steps, so a checkpoint does not depend on their number.
 """
 
 import os
@@ -13,8 +13,9 @@ from typing import cast
 import torch
 import torch.distributed as dist
 
-# Some of its functions take the group as a default. Imported by torch only after the group is made, it would
-# keep the group, and threads that outlive the interpreter can abort a process that has done its work.
+# Import this before the process group exists. Some of its functions have the group as a default argument. If
+# torch imported it later, it would keep the group alive, and threads that outlive the interpreter could abort
+# a process that has finished its work.
 import torch.distributed.nn
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -49,7 +50,7 @@ class _Group:
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def most(self, value: int) -> int:
-        """Return the greatest value that a process has."""
+        """Return the maximum of a value over all processes."""
         found = torch.tensor(value, device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
         return int(found)
@@ -63,7 +64,7 @@ class _Loss(nn.Module):
         self.members, self.objective = job.members, job.objective
 
     def forward(self, x: Tensor, labels: Tensor, mode: Mode | None) -> Losses:
-        """Return the losses of all members on a part of a batch."""
+        """Return the losses of all members on part of a batch."""
         return member_losses(self.members, x, labels, self.objective, mode)
 
 
@@ -72,11 +73,11 @@ def train_distributed(
     store: Store,
     options: RunOptions | None = None,
 ) -> Result | None:
-    """Train one network as one of the processes that ``torchrun`` started; only the first of them writes.
+    """Train one network as one of the processes started by ``torchrun``; only the first process writes.
 
     Up to rounding, one process with the same ``batch_size`` would give the same result. With batch norm or
     dropout it differs, because each process uses the statistics and random draws of its own part. A run may
-    be resumed with another number of processes; all must be able to read the folder of the runs.
+    be resumed with a different number of processes; all must be able to read the folder of the runs.
 
     Args:
         config: the run; ``batch_size`` is the total over all processes.
@@ -115,11 +116,11 @@ def train_distributed(
 
 
 def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
-    """Return a function that trains to the end of the running epoch on this process's part of each batch."""
+    """Return a function that trains to the end of the current epoch on this process's part of each batch."""
     loader = make_loader(job.shared, job.data, job.data.train, training=True)
     on_gpu = [group.device] if group.device.type == "cuda" else None
     loss = DistributedDataParallel(_Loss(job), device_ids=on_gpu)
-    # DistributedDataParallel changes the layout of gradients after its first step. So take a step without
+    # DistributedDataParallel changes the layout of gradients after its first step. So run a step without
     # effect first; a resumed run then adds gradients in the same order.
     nothing = loss(job.probe[:, :1], torch.zeros(1, dtype=torch.int64, device=group.device), None)
     torch.autograd.backward([nothing.loss.sum()])
@@ -136,13 +137,13 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
 
 
 def _step(job: Job, loss: _Loss, batch: Batch, group: _Group) -> None:
-    """Take one step; the gradient of a process is weighted by its share of the batch.
+    """Train for one step; the gradient of a process is weighted by its share of the batch.
 
-    A process without samples computes one with weight 0, because all must take part in the sum.
+    A process without samples computes one sample with weight 0, because all processes must join the sum.
     """
     x, labels = batch.x, batch.targets
     if batch.mask is not None or (job.task is not None and not job.task.is_usual):
-        raise InputError("torchrun trains classes from samples of one length; use one process for this task")
+        raise InputError("torchrun supports only classification of samples of equal length; use one process")
     mine = group.part(len(labels))
     share = (mine.stop - mine.start) / len(labels)
     mine = mine if share else slice(0, 1)
@@ -164,7 +165,7 @@ def _check_same(group: _Group, job: Job) -> None:
     place = job.epoch * 10**6 + job.step
     if group.most(place) != place or -group.most(-place) != place:
         raise InputError(
-            "the processes found different checkpoints; choose a folder that all of them see with --runs-dir"
+            "the processes found different checkpoints; use --runs-dir to choose a folder that all can see"
         )
 
 

@@ -20,11 +20,11 @@ __all__ = ["add_model", "cards", "get_model", "is_model", "read_model"]
 
 _FOLDER = Path(str(files("ultralif"))) / "zoo"
 _MOST = 1 << 28
-"""Bytes that a network may have."""
+"""Maximum size of a network file in bytes."""
 
 
 def _folders() -> tuple[Path, Path]:
-    """Return the folders of the networks that are shipped, and of those that `get_model` fetched."""
+    """Return the folders of the shipped networks and of the networks fetched by `get_model`."""
     return _FOLDER, cache_folder() / "models"
 
 
@@ -35,7 +35,7 @@ def cards() -> dict[str, dict[str, Any]]:
 
 
 def is_model(source: str) -> bool:
-    """Return whether a network of that name comes with the library; a name that is nearly one is refused."""
+    """Return whether a network of that name comes with the library; a misspelled name raises an error."""
     known = cards()
     near = similar(source, known) if "/" in source and not Path(source).exists() else None
     if source not in known and near is not None:
@@ -44,7 +44,7 @@ def is_model(source: str) -> bool:
 
 
 def _read_index(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the cards of a zoo; without an index there are none."""
+    """Return the cards of a zoo, or none if it has no index."""
     path = folder / "index.json"
     if not path.is_file():
         return {}
@@ -55,15 +55,15 @@ def _read_index(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _read(folder: Path, card: dict[str, Any]) -> bytes:
-    """Return the file of a network, after checking its hash."""
+    """Return a network's file, after checking its hash."""
     content = read_bytes(inside(folder, str(card.get("file"))), _MOST)
     if hashlib.sha256(content).hexdigest() != card.get("sha256"):
-        raise JobError(f"{card['file']} in {folder} is not what was shipped (its SHA-256 differs)")
+        raise JobError(f"{card['file']} in {folder} differs from the file that was shipped (SHA-256)")
     return content
 
 
 def read_model(name: str) -> "tuple[RunConfig, dict[str, Tensor]]":
-    """Return config and parameters of a network, after checking its hash."""
+    """Return a network's config and parameters, after checking its hash."""
     from safetensors.torch import load
 
     for folder in _folders():
@@ -76,20 +76,20 @@ def get_model(name: str, folder: Path) -> Path:
     """Copy a network from another zoo to this machine, where `ultralif.load` finds it, and return its file.
 
     Args:
-        name: such as ``cifar10/vgg11r-t4``.
+        name: the network's name, such as ``cifar10/vgg11r-t4``.
         folder: the other zoo, with its ``index.json``.
     """
     known = _read_index(folder)
     if name not in known:
         there = ", ".join(sorted(known)) or "none"
-        raise InputError(f"there is no network {name!r} in {folder}; there are: {there}")
+        raise InputError(f"there is no network {name!r} in {folder}; choose from: {there}")
     content = _read(folder, known[name])
     _check(name, known[name], content)
     return _keep(_folders()[1], name, content, known[name])
 
 
 def _check(name: str, card: dict[str, Any], content: bytes) -> None:
-    """Refuse a card or a network that could not be used later; what is kept is listed by every command."""
+    """Reject an unusable card or network before it is kept, because commands list everything that is kept."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -107,14 +107,14 @@ def _check(name: str, card: dict[str, Any], content: bytes) -> None:
 def add_model(
     folder: Path, name: str, tensors: "dict[str, Tensor]", card: dict[str, Any], *, int8: bool = False
 ) -> None:
-    """Put a network into a zoo: its parameters, packed, and its card into the index."""
+    """Add a network to a zoo: its packed parameters as a file, and its card to the index."""
     from safetensors.torch import save
 
     _keep(folder, name, save(packed(tensors, int8=int8)), card)
 
 
 def packed(tensors: "dict[str, Tensor]", *, int8: bool = False) -> "dict[str, Tensor]":
-    """Return numbers in half precision, or large weights as int8, with a scale for each output."""
+    """Return tensors in half precision, or large weights as int8 with one scale per output."""
     import torch
 
     if not int8:
@@ -133,14 +133,14 @@ def packed(tensors: "dict[str, Tensor]", *, int8: bool = False) -> "dict[str, Te
 
 
 def unpacked(tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
-    """Return what was packed, in float32."""
+    """Return packed tensors in float32."""
     scales = {key: tensors[f"{key}.scale"] for key in tensors if f"{key}.scale" in tensors}
     found = {key: value.float() for key, value in tensors.items() if key.removesuffix(".scale") == key}
     return found | {key: found[key] * _across(scale, found[key]) for key, scale in scales.items()}
 
 
 def _across(scale: "Tensor", value: "Tensor") -> "Tensor":
-    """Return the scales of outputs in a shape that multiplies the weights."""
+    """Return the scales of the outputs in a shape that broadcasts over the weights."""
     return scale.float().view(-1, *[1] * (value.dim() - 1))
 
 
