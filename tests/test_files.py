@@ -33,7 +33,7 @@ def test_only_regular_files_of_a_limited_size_are_read(tmp_path: Path) -> None:
         with pytest.raises(BadFile, match="larger than 9 bytes"):
             read_bytes(Path("/proc/self/status"), 9)
     for name, why in {
-        "good": "has 3 bytes; the limit for such a file is 2",
+        "good": "has 3 bytes, but the limit for such files is 2",
         "zero": "not a regular file",
         "pipe": "not a regular file",
         ".": "not a regular file",

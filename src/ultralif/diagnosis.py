@@ -19,9 +19,9 @@ SILENT, SATURATED = 0.9, 0.5
 ALWAYS = 0.95
 """A neuron that fires in more than this share of all steps is saturated."""
 WEAK, STRONG = 0.02, 20.0
-"""Limits of the mean size of the current, in units of the threshold."""
+"""Limits for the mean magnitude of the current, in units of the threshold."""
 VANISHED, EXPLODED = 1e-3, 1e3
-"""Limits of a layer's gradient, in units of the gradient of the last layer."""
+"""Limits for a layer's gradient, in units of the last layer's gradient."""
 FEW_SPIKES = 1.0
 """Spikes per sample and class below which the readout is starved."""
 
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
 
 class LayerStatistics(NamedTuple):
-    """What one layer of neurons did in the batch."""
+    """The activity of one layer of neurons on the batch."""
 
     name: str
     neuron: str
@@ -52,13 +52,13 @@ class LayerStatistics(NamedTuple):
     saturated: float
     """The share of neurons that fire in almost every step."""
     drive: float
-    """The mean size of the current, in units of the threshold."""
+    """The mean magnitude of the current, in units of the threshold."""
     gradient: float
     """The norm of the gradient of the loss with respect to the current."""
 
 
 class Diagnosis(NamedTuple):
-    """What `diagnose` found; printing it shows a table of the layers and the findings."""
+    """The result of `diagnose`; printing it shows a table of the layers and the findings."""
 
     layers: tuple[LayerStatistics, ...]
     findings: tuple[Finding, ...]
@@ -99,7 +99,7 @@ class _Calls(NamedTuple):
         return (torch.cat([s.detach() for s in self.spikes]) > 0.5).float()
 
     def gradient(self) -> float:
-        """Return the norm of the gradient of all currents; 0 where none arrived."""
+        """Return the norm of the gradient of all currents; 0 if none arrived."""
         grads = [x.grad.double().square().sum() for x in self.currents if x.grad is not None]
         return float(torch.stack(grads).sum().sqrt()) if grads else 0.0
 
@@ -113,15 +113,16 @@ def diagnose(
     """Run one batch forward and backward, and report layer by layer what may keep a network from learning.
 
     It looks for silent and saturated neurons, currents far from the threshold, vanishing and exploding
-    gradients, a readout that gets too few spikes or is made of spikes, temperatures at their bounds, modes
-    that differ or are not meant for training, and inputs with a misplaced time axis. The network itself is
-    not changed.
+    gradients, a readout that receives too few spikes or consists of spikes, temperatures at their bounds,
+    modes that differ or are not meant for training, and inputs with a misplaced time axis. The network itself
+    is not changed.
 
     Args:
-        net: any network with our neurons. Pass it as it is trained, in training mode.
-        batch: the input as the network takes it, and the targets ``[B]``.
-        loss: a function of scores and targets, such as those of `ultralif.training.losses`. None: for classes
-            the cross-entropy of the scores, or of their mean over time; for other targets the squared error.
+        net: any network with our neurons. Pass it as you train it, in training mode.
+        batch: the input as the network expects it, and the targets ``[B]``.
+        loss: a function of scores and targets, such as those in `ultralif.training.losses`. None: for
+            classes, the cross-entropy of the scores, or of their mean over time; for other targets, the
+            squared error.
 
     Example:
         >>> from ultralif.nn import UltraLIF
@@ -163,13 +164,14 @@ def calibrate_init(
 ) -> dict[str, float]:
     """Scale the weights in place so that every layer fires at a chosen rate; return the rates by layer.
 
-    Layer after layer, the weight and the bias of the module that drives the neurons are multiplied by one
-    number: those of the last linear map, convolution or normalization that runs before them. Call it before
-    training. A rate that scaling can't reach is left at the nearest one; compare the returned rates.
+    Layer by layer, it multiplies the weight and bias of the module that drives the neurons by one factor.
+    That module is the last linear map, convolution or normalization that runs before them. Call it before
+    training. If scaling cannot reach the chosen rate, a layer keeps the nearest one, so check the returned
+    rates.
 
     Args:
         net: any network with our neurons, in training mode.
-        batch: an input as the network takes it, with or without targets.
+        batch: an input as the network expects it, with or without targets.
         rate: the share of steps in which a neuron fires. In soft mode, a spike above 1/2 counts.
 
     Example:
@@ -199,7 +201,7 @@ def calibrate_init(
 
 
 def _scale_to_rate(net: nn.Module, x: Tensor, neuron: Neuron[Any], source: nn.Module, rate: float) -> None:
-    """Multiply the parameters of a module until the neurons that it drives fire at a rate."""
+    """Multiply the parameters of a module until the neurons that it drives fire at the given rate."""
     for _ in range(3):  # once is enough unless something else is added to the current, such as feedback
         each = next(each for each in _observe(net, x)[0] if each.neuron is neuron)
         if abs(float(each.fired().mean()) - rate) <= 0.05 * rate:
@@ -221,7 +223,7 @@ def _scale_to_rate(net: nn.Module, x: Tensor, neuron: Neuron[Any], source: nn.Mo
 
 
 def _observe(net: nn.Module, x: Tensor) -> tuple[list[_Calls], dict[Neuron[Any], nn.Module]]:
-    """Run a network; return what its neurons did, and the module that drives each of them."""
+    """Run a network; return the calls of its neurons, and the module that drives each neuron."""
     feedback = {m for layer in net.modules() if isinstance(layer, Recurrent) for m in layer.linear.modules()}
     latest: list[nn.Module] = []
     sources: dict[Neuron[Any], nn.Module] = {}
@@ -251,7 +253,7 @@ def _observe(net: nn.Module, x: Tensor) -> tuple[list[_Calls], dict[Neuron[Any],
 def _watched(
     net: nn.Module, *, grad: bool, called: Callable[[Neuron[Any]], None] = lambda neuron: None
 ) -> Iterator[list[_Calls]]:
-    """Record every call of every neuron, by whichever of its methods."""
+    """Record every call of every neuron, whichever method is called."""
     calls: list[_Calls] = []
     by_neuron: dict[Neuron[Any], _Calls] = {}
 
@@ -352,7 +354,7 @@ def _check_input(x: Tensor, targets: Tensor) -> Iterator[Finding]:
         return
     values = x.detach().float()
     if not bool(values.isfinite().all()):
-        yield Finding("input", "it holds NaN or infinite values", "clean the data before training")
+        yield Finding("input", "it contains NaN or infinite values", "clean the data before training")
     elif float(values.abs().max()) == 0:
         yield Finding("input", "all values are zero", "check the dataset, its transforms and the encoding")
     elif float(values.max()) > 64 and bool((values == values.round()).all()) and not _sparse(values):
@@ -369,15 +371,15 @@ def _sparse(values: Tensor) -> bool:
 
 
 def _axes(x: Tensor) -> str:
-    """Say how the axes of an input are arranged."""
+    """Explain how to arrange the axes of an input."""
     shape = tuple(x.shape)
     if x.dim() >= 4 and _sparse(x.detach().float()):
         return (
-            f"the input {shape} looks like event frames: networks take [T, B, ...], so transpose "
-            "[B, T, ...] by x.transpose(0, 1); in ul.train pass events=True"
+            f"the input {shape} looks like event frames: networks expect [T, B, ...], so transpose "
+            "[B, T, ...] with x.transpose(0, 1); in ul.train, pass events=True"
         )
     return (
-        f"the input has shape {shape}; networks take [T, B, ...], so repeat images over time by "
+        f"the input has shape {shape}; networks expect [T, B, ...], so repeat images over time with "
         "x.unsqueeze(0).expand(T, *x.shape), transpose [B, T, ...], and wrap convolutions and pooling in "
         "ul.TimeDistributed"
     )
@@ -389,8 +391,8 @@ def _check_time(name: str, current: Tensor, x: Tensor, targets: Tensor) -> Itera
     if current.shape[0] == samples != current.shape[1]:
         yield Finding(
             name,
-            f"the neurons take the first axis of {tuple(current.shape)} as time, but its length is that of "
-            f"the batch, {samples}: they integrate from sample to sample",
+            f"the neurons treat the first axis of {tuple(current.shape)} as time, but its length equals the "
+            f"batch size, {samples}, so they integrate from sample to sample",
             _axes(x),
         )
 
@@ -483,14 +485,14 @@ def _check_readout(layers: list[LayerStatistics], calls: list[_Calls], scores: A
             "the scores are spikes of this layer: they stay between 0 and 1, and a class whose neuron falls "
             "silent gets hardly any gradient",
             "remove the last neuron, and train the mean of the linear scores over time with cross-entropy; "
-            "or replace the neuron by ul.LeakyIntegrator()",
+            "or replace the neuron with ul.LeakyIntegrator()",
         )
         return
     counts = calls[-1].fired().sum(0).flatten(1).sum(1).mean() if spikes.dim() > 2 else spikes.sum()
     if float(counts) < FEW_SPIKES * classes:
         yield Finding(
             last.name,
-            f"the readout is starved: a sample gives it {float(counts):.2g} spikes for {classes} outputs",
+            f"the readout is starved: it gets {float(counts):.2g} spikes per sample for {classes} outputs",
             "call ul.calibrate_init(net, batch) before training, add neurons to the last layer, or use more "
             "time steps",
         )
@@ -517,5 +519,5 @@ def _check_modes(
         yield Finding(
             "network",
             "net.eval() was called, but the spikes are still soft",
-            "call ul.set_mode(net, 'hard') to evaluate binary spikes, or net.train() to go on training",
+            "call ul.set_mode(net, 'hard') to evaluate binary spikes, or net.train() to continue training",
         )

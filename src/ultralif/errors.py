@@ -1,4 +1,4 @@
-"""Errors that are not bugs: bad input, jobs that cannot be finished, and memory that runs out."""
+"""Errors that are not bugs: bad input, jobs that cannot be finished, and running out of memory."""
 
 __all__ = [
     "DataWarning",
@@ -23,7 +23,7 @@ class InputError(ValueError):
 
 
 class DataWarning(UserWarning):
-    """Data or numbers that are probably a mistake: they are used, and the message says what to check."""
+    """Data or numbers that are probably wrong; they are used anyway, and the message says what to check."""
 
 
 class JobError(RuntimeError):
@@ -37,7 +37,7 @@ def check_choice(argument: str, value: str, choices: Collection[str]) -> None:
 
 
 def check_flag(argument: str, value: object) -> None:
-    """Raise a TypeError unless an argument is True or False: any other text or number would count as True."""
+    """Raise a TypeError unless an argument is True or False; most other values would count as True."""
     if not isinstance(value, bool):
         raise TypeError(f"{argument} must be True or False, got {value!r}")
 
@@ -54,7 +54,7 @@ _TOO_LARGE = re.compile(
     r"|multiplication overflow|possibly overflow|array is too big|Maximum allowed dimension exceeded",
     re.IGNORECASE,
 )
-"""Phrases with which torch, numpy, C++ and the system report that memory ran out."""
+"""Phrases that torch, numpy, C++ and the system use to report that memory ran out."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -66,11 +66,11 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def need(module: str, extra: str) -> ModuleType:
-    """Import a module of an optional extra, or say how to install it.
+    """Import a module from an optional extra, or raise an error that says how to install it.
 
     Args:
         module: the module's name, such as ``matplotlib.pyplot``.
-        extra: the extra of this package that brings it.
+        extra: the extra of this package that installs it.
     """
     try:
         return import_module(module)

@@ -1,6 +1,6 @@
 """Read files that may be damaged or hostile, within limits; write files completely or not at all.
 
-Every error names the file. Needs no torch.
+Every error names the file. Does not import torch.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 TEXT = 1 << 26
-"""The most bytes of a text or JSON file: 64 MiB."""
+"""Maximum size of a text or JSON file in bytes: 64 MiB."""
 DEPTH = 32
-"""The deepest nesting of lists and objects in JSON."""
+"""Maximum nesting depth of lists and objects in JSON."""
 
 
 class BadFile(InputError):
@@ -48,7 +48,7 @@ class BadFile(InputError):
 
 
 def inside(root: Path, name: str | Path) -> Path:
-    """Return the path of a name below a folder after following links; refuse one that leads outside.
+    """Return the path of a name inside a folder after following links; reject one that leads outside.
 
     Args:
         root: the folder.
@@ -65,12 +65,12 @@ def inside(root: Path, name: str | Path) -> Path:
 
 
 def opened(path: Path, limit: int | None = None, *, links: bool = True) -> BufferedReader:
-    """Open a regular file to read; pipes, devices and folders are refused without waiting.
+    """Open a regular file for reading; pipes, devices and folders are rejected without waiting.
 
     Args:
         path: the file.
-        limit: the largest size in bytes; None means any.
-        links: the file may be a link to another one.
+        limit: the maximum size in bytes; None means any size.
+        links: whether the file may be a link to another one.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | (0 if links else getattr(os, "O_NOFOLLOW", 0))
     try:
@@ -87,12 +87,12 @@ def opened(path: Path, limit: int | None = None, *, links: bool = True) -> Buffe
 
 
 def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
-    """Return the content of a regular file.
+    """Return the contents of a regular file.
 
     Args:
         path: the file.
-        limit: the largest size in bytes.
-        links: the file may be a link to another one.
+        limit: the maximum size in bytes.
+        links: whether the file may be a link to another one.
     """
     try:
         with opened(path, limit, links=links) as file:
@@ -107,7 +107,7 @@ def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
     except ValueError as error:  # a null character in a path
         raise BadFile(f"{shown(path)} cannot be read ({visible(str(error))})") from error
     if len(content) > limit:
-        raise BadFile(f"{shown(path)} is larger than {limit:,} bytes, the limit for such a file")
+        raise BadFile(f"{shown(path)} is larger than {limit:,} bytes, the limit for such files")
     return content
 
 
@@ -122,25 +122,25 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
 
 
 def read_text(path: Path, limit: int = TEXT) -> str:
-    """Return the content of a text file in UTF-8."""
+    """Return the contents of a UTF-8 text file."""
     try:
         return read_bytes(path, limit).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadFile(f"{shown(path)} is not text in UTF-8 (byte {error.start})") from error
+        raise BadFile(f"{shown(path)} is not valid UTF-8 text (byte {error.start})") from error
 
 
 def read_json(path: Path, limit: int = TEXT, *, links: bool = True) -> Any:
-    """Return the value that a JSON file holds; the arguments are those of `read_bytes`."""
+    """Return the value in a JSON file; accepts the arguments of `read_bytes`."""
     return parse_json(read_bytes(path, limit, links=links), shown(path))
 
 
 def parse_json(content: bytes | str, source: str) -> Any:
-    """Return the value of a JSON text in UTF-8; ``source`` is named in errors."""
+    """Return the value of UTF-8 JSON text; errors name the ``source``."""
     try:
         value = json.loads(content)
     except RecursionError as error:
         raise BadFile(f"{source} is not valid JSON: it has more than {DEPTH} levels") from error
-    except ValueError as error:  # bad syntax, bad encoding, or an endless number
+    except ValueError as error:  # bad syntax, bad encoding, or a number with too many digits
         raise BadFile(f"{source} is not valid JSON ({visible(str(error))})") from error
     brackets = ("[", "{") if isinstance(content, str) else (b"[", b"{")
     if sum(map(content.count, brackets)) <= DEPTH:  # type: ignore[arg-type]
@@ -154,18 +154,18 @@ def parse_json(content: bytes | str, source: str) -> Any:
 
 
 def gunzip(content: bytes, source: str, limit: int) -> bytes:
-    """Return the content of a gzip file, up to the limit of bytes.
+    """Return the unpacked contents of a gzip file, up to a limit.
 
     Args:
         content: one or more gzip members.
-        source: named in errors.
-        limit: the largest unpacked size in bytes.
+        source: the name to use in errors.
+        limit: the maximum unpacked size in bytes.
     """
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             unpacked = file.read(limit + 1)
     except EOFError as error:
-        raise BadFile(f"{source} is cut off: its gzip data has no end") from error
+        raise BadFile(f"{source} is cut off: its gzip data are incomplete") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise BadFile(f"{source} is not gzip, or is damaged ({error})") from error
     if len(unpacked) > limit:
@@ -174,7 +174,7 @@ def gunzip(content: bytes, source: str, limit: int) -> bytes:
 
 
 def write_file(path: Path, content: bytes | str) -> None:
-    """Replace a file atomically: a reader, or a crash, finds the old file or the new one."""
+    """Replace a file atomically: readers see the old file or the new one, even after a crash."""
     data = content.encode() if isinstance(content, str) else content
     with drafted(path) as draft:
         write_synced(draft, data)
@@ -182,9 +182,9 @@ def write_file(path: Path, content: bytes | str) -> None:
 
 @contextmanager
 def drafted(path: Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; at the end, what was written replaces the file atomically.
+    """Yield a temporary path to write to; at the end, the new file replaces the old one atomically.
 
-    After an error, the old file is unharmed and nothing else remains.
+    After an error, the old file is unchanged and the temporary one is removed.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
     try:
@@ -214,7 +214,7 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename durable, where the system lets a folder be flushed."""
+    """Make a rename durable, if the system allows flushing a folder."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -224,7 +224,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def visible(text: str) -> str:
-    r"""Return a text with its control characters spelled out, safe to print on a terminal.
+    r"""Return a text with its control characters escaped, safe to print on a terminal.
 
     Example:
         >>> print(visible("red \x1b[31m, bell \a"))
@@ -236,7 +236,7 @@ def visible(text: str) -> str:
 
 
 def shown(path: Path) -> str:
-    """Return a path as messages show it."""
+    """Return a path formatted for messages."""
     return visible(str(path))
 
 
@@ -252,4 +252,6 @@ def _check_kind(path: Path, status: os.stat_result, limit: int | None) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise BadFile(f"{shown(path)} is not a regular file; it is not read")
     if limit is not None and status.st_size > limit:
-        raise BadFile(f"{shown(path)} has {status.st_size:,} bytes; the limit for such a file is {limit:,}")
+        raise BadFile(
+            f"{shown(path)} has {status.st_size:,} bytes, but the limit for such files is {limit:,}"
+        )

@@ -15,10 +15,11 @@ def load(
     """Return a trained network.
 
     Args:
-        source: a run's folder; a run's name or the beginning of it; a ``.nir`` file; or the name of a network
-            that comes with the library, as ``ultralif models list`` shows.
-        runs_dir: where runs are kept; None means ``$ULTRALIF_RUNS`` or ``./runs``.
-        net: for a run of a network of your own, such a network; it takes the parameters and is returned.
+        source: a run's folder; a run's name or its first characters; a ``.nir`` file; or the name of a
+            network that comes with the library, as listed by ``ultralif models list``.
+        runs_dir: the folder where runs are stored; None means ``$ULTRALIF_RUNS`` or ``./runs``.
+        net: for a run of your own network, an instance of it; the parameters are loaded into it, and it is
+            returned.
 
     Example:
         >>> import ultralif as ul

@@ -1,4 +1,4 @@
-"""Names that the whole library shares: modes, neurons and groups of them, and how a name is looked up."""
+"""Names shared by the whole library: modes, neurons and groups of neurons, and how a name is looked up."""
 
 import difflib
 from collections.abc import Iterable
@@ -17,20 +17,20 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 ULTRA = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
 """The paper's own neurons."""
 BASELINES = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus")
-"""The neurons that the paper compares its own with."""
+"""The baseline neurons that the paper compares with its own."""
 NEURON_NAMES = (*BASELINES, "SoftLIF", *ULTRA)
 """All neurons of the library, spelled as in `ultralif.nn`."""
 GROUPS = {"all": NEURON_NAMES, "paper": (*BASELINES, *ULTRA), "ultra": ULTRA, "baselines": BASELINES}
 """Names for several neurons: all of them, the paper's ten, its own four, and its six baselines."""
 
 
-_TIME_CONSTANT = "a time constant tau is leak = 1 - 1 / tau in SpikingJelly and exp(-dt / tau) elsewhere"
+_TIME_CONSTANT = "leak = 1 - 1 / tau for SpikingJelly's tau, and leak = exp(-dt / tau) elsewhere"
 
 ELSEWHERE: dict[str, tuple[str, str]] = {
-    "alpha": ("synapse", "the alpha of a surrogate function is surrogate_slope"),
+    "alpha": ("synapse", "for the alpha of a surrogate function, use surrogate_slope"),
     "beta": ("leak", ""),
     "decay": ("leak", ""),
-    "hard_reset": ("reset", "a hard reset is reset='zero', a soft one reset='subtract'"),
+    "hard_reset": ("reset", "reset='zero' for a hard reset, reset='subtract' for a soft one"),
     "init_tau": ("leak", _TIME_CONSTANT),
     "learn_beta": ("learn_leak", ""),
     "reset_delay": ("delayed_reset", ""),
@@ -41,12 +41,12 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "surrogate_gradient": ("surrogate", "'sigmoid', 'atan', 'triangle' or 'superspike'"),
     "tau": ("leak", _TIME_CONSTANT),
     "tau_mem": ("leak", _TIME_CONSTANT),
-    "tau_syn": ("synapse", "a time constant tau is synapse = exp(-dt / tau)"),
+    "tau_syn": ("synapse", "synapse = exp(-dt / tau) for a time constant tau"),
     "temperature": ("eps", ""),
     "v_th": ("threshold", ""),
     "v_threshold": ("threshold", ""),
 }
-"""Names that other libraries give to arguments of neurons, with our name and a note."""
+"""Neuron argument names in other libraries, with our name and a note."""
 
 
 def find_name(kind: str, name: str, known: Iterable[str]) -> str:
@@ -62,7 +62,7 @@ def find_name(kind: str, name: str, known: Iterable[str]) -> str:
         ('UltraDLIF', 'DSpikePlus')
     """
     known = tuple(known)
-    if name in known:  # usually: thousands of configs are made from exact names
+    if name in known:  # the usual case: thousands of configs are created with exact names
         return name
     spelled = {_plain(each): each for each in known}
     if _plain(name) in spelled:
@@ -73,7 +73,7 @@ def find_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def similar(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that a wrong one probably means: by its initials, or by similar letters.
+    """Return the known name that a wrong one probably stands for, judged by initials or similar spelling.
 
     Example:
         >>> similar("lr", ["epochs", "learning_rate"]), similar("--epoch", ["--epochs"]), similar("x", ["y"])

@@ -1,4 +1,4 @@
-"""Plots in one line: spikes, membranes, images over time, weights and temperatures.
+"""One-line plots of spikes, membranes, images over time, weights and temperatures.
 
 Each function draws on the given ``axes``, or on new ones, and returns them. Lines that are not data use the
 colours of matplotlib's style, so that ``plt.style.use("dark_background")`` works; data use colours that
@@ -42,11 +42,11 @@ MOST_BARS = 20
 
 
 def raster(spikes: Tensor | Recording, *, sample: int = 0, axes: "Axes | None" = None) -> "Axes":
-    """Draw when each neuron of a layer fired, with soft spikes drawn by size.
+    """Draw when each neuron of a layer fired; the size of a dot shows the size of a soft spike.
 
     Args:
         spikes: ``[T, N]``, ``[T, B, *features]`` or a recording.
-        sample: the sample of a batch to show.
+        sample: the index of the sample to show.
         axes: the axes to draw on.
 
     Example:
@@ -75,10 +75,10 @@ def traces(
 
     Args:
         membrane: ``[T, N]``, ``[T, B, *features]``, or a recording, which includes spikes and threshold.
-        spikes: the same shape.
+        spikes: the spikes, in the same shape.
         threshold: the threshold, drawn as a line.
         neurons: the neurons to show; None means the first three.
-        sample: the sample of a batch to show.
+        sample: the index of the sample to show.
         axes: the axes to draw on.
 
     Example:
@@ -166,7 +166,7 @@ def spike_count(
 
     Args:
         spikes: ``[T, N]``, ``[T, B, *features]`` or a recording.
-        sample: the sample of a batch to show; None means the mean over all.
+        sample: the index of the sample to show; None means the mean over all samples.
         labels: names of the neurons, such as classes.
         axes: the axes to draw on.
 
@@ -198,9 +198,9 @@ def weights(
 
     Args:
         net: a network, a linear layer, or weights ``[N, inputs]``.
-        shape: ``(H, W)``; ``(C, H, W)``, whose channels are summed; ``(N,)``, a line for each neuron; None, a
-            square.
-        most: the most neurons to draw.
+        shape: the shape of the input: ``(H, W)``; ``(C, H, W)``, whose channels are summed; ``(N,)``, which
+            draws one line per neuron; or None, a square.
+        most: the maximum number of neurons to draw.
         axes: the axes to draw on.
 
     Example:
@@ -224,7 +224,7 @@ def weights(
 
 
 def _tiled(tiles: Tensor) -> Tensor:
-    """Lay pictures ``[N, H, W]`` out in a square, with gaps of NaN."""
+    """Arrange pictures ``[N, H, W]`` in a square, separated by NaN."""
     columns = math.ceil(math.sqrt(len(tiles)))
     rows = math.ceil(len(tiles) / columns)
     height, width = tiles.shape[1] + 1, tiles.shape[2] + 1
@@ -302,7 +302,7 @@ def _frames(frames: Tensor) -> Tensor:
 
 
 def _picture(frame: Tensor) -> NDArray[np.float32]:
-    """Return a frame as matplotlib draws it: events as ON minus OFF."""
+    """Return a frame in the form that matplotlib draws: events as ON minus OFF."""
     if frame.dim() == 2:
         return frame.numpy()
     if len(frame) == 2:
@@ -324,5 +324,5 @@ def _axes(axes: "Axes | None") -> "Axes":
 
 
 def _ink() -> str:
-    """Return the colour of text in the style that is set."""
+    """Return the text colour of the current style."""
     return str(need("matplotlib", "plot").rcParams["text.color"])

@@ -187,9 +187,9 @@ def test_an_unknown_choice(neuron: type[ul.Neuron], argument: str) -> None:
 ELSEWHERE = {
     "esp": (ul.UltraLIF, "UltraLIF has no argument 'esp'; did you mean 'eps'?"),
     "beta": (ul.AdaLIF, "AdaLIF has no argument 'beta'; beta is called leak here"),
-    "tau": (ul.PLIF, "tau is called leak here: a time constant tau is leak = 1 - 1 / tau in SpikingJelly"),
+    "tau": (ul.PLIF, "tau is called leak here: leak = 1 - 1 / tau for SpikingJelly's tau"),
     "decay": (ul.LIF, "decay is called leak here"),
-    "alpha": (ul.LIF, "alpha is called synapse here: the alpha of a surrogate function is surrogate_slope"),
+    "alpha": (ul.LIF, "alpha is called synapse here: for the alpha of a surrogate function, use"),
     "reset_mechanism": (
         ul.UltraDPLIF,
         "UltraDPLIF has no argument 'reset_mechanism'; reset_mechanism is called reset",
