@@ -1,6 +1,7 @@
 """The map of the house names what exists, in the order that the import layers enforce."""
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -36,3 +37,9 @@ def test_a_change_touches_at_most_four_files() -> None:
     assert len(rows) >= 14
     for change, files in rows:
         assert len(re.findall(r"`[a-z_/]+\.(?:py|h|js)`", files)) <= 4, change
+
+
+def test_the_list_of_files_is_that_of_their_docstrings() -> None:
+    index = runpy.run_path(str(ROOT / "tools" / "file_index.py"))
+    assert index["BEGIN"] + index["listing"]() + index["END"] in PAGE
+    assert all(re.search(r": \S", line) for line in index["listing"]().splitlines() if line.startswith("- "))
