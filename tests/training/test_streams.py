@@ -61,7 +61,7 @@ def test_a_loader_brings_its_batches_and_draws_transforms_in_every_epoch(tmp_pat
     assert result.config["batch_size"] == 25
     epochs = data.drawn[-100:-50], data.drawn[-50:]
     assert not set(epochs[0]) & set(epochs[1]), "the second epoch draws anew"
-    with pytest.raises(InputError, match="batch_size is 8, but train is a DataLoader with 25"):
+    with pytest.raises(InputError, match="batch_size is 8, but train is a DataLoader with batches of 25"):
         ul.train(net(), loader, (X, Y), runs_dir=tmp_path, batch_size=8, **RUN)
 
 
