@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- files -->\n", "<!-- end of files -->\n"
 FOLDERS = ("src/ultralif", "research", "benchmarks", "tools")
-TEMPLATES = "src/ultralif/export/c"  # its C files are parts of the exported program
 
 
 def summary(path: Path) -> str:
@@ -21,20 +20,18 @@ def summary(path: Path) -> str:
     if path.suffix == ".py":
         said = ast.get_docstring(ast.parse(text)) or ""
     else:
-        found = re.match(r"/\*(.*?)\*/|((?://[^\n]*\n)+)", text, re.DOTALL)
+        found = re.match(r"\s*(?:/\*(.*?)\*/|((?://[^\n]*\n)+))", text, re.DOTALL)
         said = next(filter(None, found.groups())) if found else ""
         said = "\n".join(re.sub(r"^[ *]*(?://)? ?", "", line) for line in said.splitlines())
     said = " ".join(said.partition("\n\n")[0].split())
-    first = re.split(r"(?<=[.:]) (?=[A-Z])|: ``", said)[0].rstrip(".:")
+    first = re.split(r"(?<=[.:]) (?=[A-Z])|: ``|: \$", said)[0].rstrip(".:")
     return first.replace("``", "`")
 
 
 def files(folder: str) -> Iterator[Path]:
-    """Yield the files of a folder that a reader may look for, folder by folder."""
+    """Yield the files of a folder that say what they are, folder by folder."""
     for path in sorted((ROOT / folder).rglob("*"), key=lambda path: (str(path.parent), path.name)):
-        part = path.relative_to(ROOT)
-        template = str(part.parent) == TEMPLATES and path.suffix != ".py"
-        if path.suffix in (".py", ".c", ".h", ".js") and not path.name.startswith("__") and not template:
+        if path.suffix in (".py", ".c", ".h", ".js") and not path.name.startswith("__") and summary(path):
             yield path
 
 
