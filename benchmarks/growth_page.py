@@ -69,7 +69,7 @@ def knee(rates: dict[int, float]) -> str:
     most = f"The highest rate is at {best:,}, {rates[best] / rates[first]:.1f} times the first row's rate."
     for low, high in pairwise(values):
         if (rates[high] / rates[low]) ** (1 / _doublings(low, high)) < 1.2:
-            return f"from {low:,} upwards, doubling raises the rate by less than a fifth. {most}"
+            return f"at {low:,} or more, doubling raises the rate by less than a fifth. {most}"
     return f"the rate grows down to the last row. {most}"
 
 

@@ -45,7 +45,7 @@ capability 9.0, with a learned temperature, float32 and rings of 64. Nothing on 
 - *exchanges*: exchanges between the threads of a ring, of four lanes each
 - *spikes*: the backward pass that computes the membrane from the spikes
 - *issue*, *special* and *bytes ps*: the minimum time per neuron, sample and step, in picoseconds,
-  given the rate of instructions, of special functions and of memory
+  given the GPU's throughput of instructions, special functions and memory
 - *limited by*: the largest of these three times
 
 """

@@ -179,7 +179,7 @@ def machine(found: Row) -> str:
 
 
 def origin(found: Row) -> str:
-    """Return the date and the commit of a file, as far as they are recorded."""
+    """Return the date and the commit of a file, if they are recorded."""
     return f"{found.get('date', 'without a date')} at {found.get('commit', 'an unknown commit')}"
 
 
@@ -189,15 +189,16 @@ def page(fast: Row, step: Row, cpu: Row) -> list[str]:
     return [
         "# How fast neurons are: measured",
         "",
-        "[What it means](../performance.md). [How it is measured](kernels.md#how-it-is-measured). Written by"
+        "[Why it is fast](../performance.md) discusses these numbers, and [What limits each"
+        " kernel](kernels.md#how-it-is-measured) describes how they are measured. This page is written by"
         " `python benchmarks/performance.py`.",
         "",
         "![time of a layer, in multiples of a plain copy](../images/front/speed.png)",
         "",
         "## Goals",
         "",
-        "Times are for forward and backward, with learned constants. *Before* is commit 48a3db5. On the H200,"
-        f" all layers were measured in one run ({origin(fast)}) and the stacked step in another"
+        "Times are for forward and backward, with learned constants. *Before* refers to commit 48a3db5. On"
+        f" the H200, all layers were measured in one run ({origin(fast)}) and the stacked step in another"
         f" ({origin(step)}). On the CPU, times are medians of seven processes of `cpu_goals.py` on a quiet"
         " machine; a single run, below, is up to 15 % slower.",
         "",

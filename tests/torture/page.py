@@ -17,8 +17,8 @@ PAGE = ROWS.with_suffix(".md")
 ELSEWHERE = """
 ## Tested elsewhere
 
-- `tests/data/test_fetch.py` tests hostile downloads: web pages in place of files, connections that break or
-  stall, redirects and wrong digests.
+- `tests/data/test_fetch.py` tests hostile downloads, such as web pages in place of files, connections
+  that break or stall, redirects and wrong digests.
 - `tests/report` tests hostile names and values in reports.
 - `tests/export/test_c.py` runs exported C under sanitizers.
 
@@ -26,23 +26,23 @@ ELSEWHERE = """
 
 - Times depend on the machine's load. Ray's times are measured from the loss of a node and do not include
   cluster start-up.
-- A rank of torchrun is killed only right after a new checkpoint appears, not at other moments of a step.
+- A torchrun rank is killed only right after a new checkpoint appears, not at other moments of a step.
 - Calling a network with NaN or Inf should raise an error that names the layer and the step. It does not: soft
   spikes become NaN for that sample, and a binary neuron does not fire. Every reader refuses such values, so
   they cannot come from a dataset. Checking every batch would slow down every step.
-- The extreme currents are not combined with temperatures below 0.1, the lower bound for learning
-  by default.
-- Running out of memory and 100 kills were not tried on a GPU. The same code halves a stack there when it
+- The extreme currents are not combined with temperatures below 0.1, the default lower bound of a
+  learned temperature.
+- Running out of memory and 100 kills were not tested on a GPU. The same code halves a stack there when it
   catches `torch.OutOfMemoryError`.
-- The writers of an index write rows only; those of a store write a folder with each row.
-- Power failures are replayed from a record of every change. The simulated disk loses and tears
+- Index writers write only rows. Store writers also write a folder for each row.
+- Power failures are replayed from a record of every change. The simulated disk loses or tears
   everything that was not flushed. No machine was switched off.
 - Archives are unpacked by the Python version that runs the tests; other versions were not tried.
 
 ## The soak test
 
-The soak misses its bar, but no leak was found. A second process, on machine B at 9b42513, repeated the rounds
-and recorded more:
+The soak test misses its target, but no leak was found. A second process, on machine B at 9b42513, repeated
+the rounds and took more measurements:
 
 | from round 60 to round 2,195 | change |
 |---|---|
@@ -50,17 +50,17 @@ and recorded more:
 | memory blocks of Python objects | between 868,597 and 873,567 |
 | resident memory | from 295.1 to 297.2 MiB |
 
-Most of the growth is that one block, which was allocated by round 240. It is Python's table of interned
-strings: every round adds about 72 short-lived strings, and a full table is replaced by a new one. When large
-tables are freed, glibc raises its limit for returning memory to the system and keeps more of it. A third
-process filled the table six times on purpose. The memory that glibc kept rose from 1.0 to 7.3 MiB, and the
-allocated memory grew only by the table's 1.8 MiB.
+That one block, which was allocated by round 240, accounts for most of the growth. It is Python's table of
+interned strings: every round adds about 72 short-lived strings, and a full table is replaced by a new one.
+When large tables are freed, glibc raises its limit for returning memory to the system and keeps more of it. A
+third process filled the table six times on purpose. The memory that glibc kept rose from 1.0 to 7.3 MiB, and
+the allocated memory grew only by the table's 1.8 MiB.
 
-The row above counts resident memory only. The soak's own records, 120 bytes per round, are 0.3 of the
+The row above counts resident memory only. The soak's own records, 120 bytes per round, account for 0.3 of the
 2.46 MiB/h. It now records one sample every ten seconds, and the next run will report the allocated memory.
 The rest is probably memory that glibc keeps, but this was not measured: resident memory grew by 4.3 MiB from
-start to end, where a steady growth at the fitted slope would give 2.8 MiB. No further soak of 90 minutes was
-run, and none of three hours or a day.
+start to end, where a steady growth at the fitted slope would give 2.8 MiB. No further 90-minute soak was run,
+nor one of three hours or a day.
 """
 
 
@@ -117,7 +117,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes, from {days[0]} to {days[-1]} UTC.",
         "",
         "`python tests/torture --only PART` repeats a part. The page is generated from `torture.json`. The",
-        "column *load* is the load average at the end of a test. Machines, all shared with other work:",
+        "column *load* is the load average at the end of a test. All machines were shared with other work:",
         "",
         *(f"- {letter}: {where}" for where, letter in machines.items()),
         "",
