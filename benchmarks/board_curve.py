@@ -5,12 +5,12 @@
     python benchmarks/board_curve.py count --data FOLDER --nets NETS    # as integer networks, in the emulator
 
 FOLDER contains the folders mnist and fashion-mnist with their four files, and cifar-10-batches-bin for
-CIFAR-10. Training skips networks that are already in NETS, so the same command resumes it. All networks have
-vgg5's shapes times a width and one time step. They are trained the same way: Muon, 20 epochs, images shifted
-by up to two pixels (and mirrored, except on MNIST). ReLU networks are trained with 8-bit weights and
-activations. Spiking networks are soft for 14 epochs, then binary. Their penalty is the number of additions
-that the spikes need, as a share of a dense network's. "events" reads pixels as events. `count` writes
-docs/results/board-curve.json.
+CIFAR-10. Training skips networks that are already in NETS, so the same command resumes it. All networks use
+one time step and vgg5's layers, with channel counts multiplied by a width. They are trained the same way:
+Muon, 20 epochs, images shifted by up to two pixels (and mirrored, except on MNIST). ReLU networks are trained
+with 8-bit weights and activations. Spiking networks use soft spikes for 14 epochs, then binary ones.
+Their penalty is the number of additions that the spikes need, as a share of a dense network's. "events" reads
+pixels as events. `count` writes docs/results/board-curve.json.
 """
 
 import gzip

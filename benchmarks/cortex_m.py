@@ -75,7 +75,7 @@ def main() -> None:
         found["C"] = in_c(folder, integer, x)
         for stage, decided in found.items():
             same = int((decided == found["hard"]).sum())
-            print(f"{stage:9} {percent(decided, labels):6.2f} %, decides as hard: {same} of {len(labels)}")
+            print(f"{stage:9} {percent(decided, labels):6.2f} %, same as hard mode: {same} of {len(labels)}")
         additions = sum(count for _, count in parts) / len(labels)
         print(f"{integer}: {additions:,.0f} weight additions per image")
         print(f"{size.rom} bytes of constants, {size.ram} of state")

@@ -1,7 +1,7 @@
-"""Measure data loading: feeding against a plain DataLoader and the training step, decoding, memory.
+"""Measure data loading: speed compared with a DataLoader and a training step, decoding, and memory.
 
     python benchmarks/data_feeding.py feeding         # MNIST, B=128, T=10: ours against Dataset + DataLoader
-    python benchmarks/data_feeding.py steps           # a batch against the training step that uses it
+    python benchmarks/data_feeding.py steps           # a batch and the training step that uses it
     python benchmarks/data_feeding.py epoch           # N-MNIST, T=30: an epoch of training, with peak memory
     python benchmarks/data_feeding.py decode SCRATCH  # 60,000 + 10,000 recordings, made from the raw ones
 

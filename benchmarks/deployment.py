@@ -2,7 +2,7 @@
 
     python benchmarks/deployment.py gap        # soft, hard, tropical, and what closes the gap
     python benchmarks/deployment.py integers   # int8 weights, int16 and int32 membranes, table sizes
-    python benchmarks/deployment.py bits       # 8-bit and 4-bit weights: rounding, or training for it
+    python benchmarks/deployment.py bits       # 8- and 4-bit weights: rounding, or training with quantization
     python benchmarks/deployment.py speed      # spikes, additions, bytes, nanoseconds
     python benchmarks/deployment.py nir        # the drift of neurons that NIR cannot represent
 
@@ -87,7 +87,7 @@ def _accuracy(integer: export.IntegerNetwork, data: Task) -> float:
 
 
 def show_integers(folder: Path) -> None:
-    """Print accuracy in floats and in integers."""
+    """Print the accuracy of float and integer networks."""
     row = table_of(
         "data", "neuron", "mode", "float", "int32 membranes", "int16, saturating", "leak by shifts"
     )
@@ -141,8 +141,8 @@ def _pictures(data: Task, steps: int, seed: int, size: int = 64) -> Iterator[tup
 def show_bits(folder: Path) -> None:
     """Print the integer accuracy in percent: the mean and half the range over three seeds."""
     row = table_of(
-        "network", "bits per weight", "floats", "rounded after training", "after more training in floats",
-        "trained for the integers",
+        "network", "bits per weight", "floats", "rounded after training", "after more float training",
+        "after quantization-aware training",
     )  # fmt: skip
     for name in ("vgg5", "784-64-10"):
         found: dict[int, list[list[float]]] = {8: [], 4: []}
@@ -156,7 +156,7 @@ def show_bits(folder: Path) -> None:
 
 
 def _bits(folder: Path, name: str, seed: int) -> Iterator[tuple[int, list[float]]]:
-    """Yield the bits per weight, the float accuracy, and the accuracy of integers from three methods."""
+    """Yield the bits per weight, the float accuracy, and the integer accuracy from three methods."""
     data, how = task("MNIST", 1), {"timesteps": 1, "bits": 16, "clip_membrane": True}
     if name == "vgg5":
         net, how = ul.load("mnist/vgg5-t1"), how | {"input_range": (0, 1)}

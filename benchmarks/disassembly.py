@@ -19,7 +19,7 @@ class Kernel(NamedTuple):
 
     name: str
     lanes: int
-    """Neurons that a thread integrates side by side."""
+    """Number of neurons that a thread integrates side by side."""
     registers: int
     """Of a thread."""
     instructions: Counter[str]

@@ -242,7 +242,7 @@ def tuning(
 
 
 def plan(device: torch.device, tune: bool, only: str, note: Callable[[str], None]) -> tuple[Plan, list[Work]]:
-    """Return the parts whose names start with this, their measurements, and the kernels to compile."""
+    """Return the parts whose names start with ``only``, their measurements, and the kernels to compile."""
     if tune:
         parts = [
             (

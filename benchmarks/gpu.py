@@ -144,7 +144,7 @@ def main() -> None:
         "--data", type=Path, required=True, help=f"folder with mnist, fashion-mnist, nmnist, shd and {CIFAR}"
     )
     parser.add_argument(
-        "--out", type=Path, required=True, help="folder for results and logs; an existing one is continued"
+        "--out", type=Path, required=True, help="folder for results and logs; an existing one is resumed"
     )
     parser.add_argument("--hours", type=float, default=12.0, help="start nothing after this time")
     parser.add_argument("--plan", action="store_true", help="list what is missing, and stop")

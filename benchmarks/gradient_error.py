@@ -1,4 +1,4 @@
-"""Measure how far the operators are from their definition in float64: spikes and gradients.
+"""Measure the errors of the operators' spikes and gradients against their definition in float64.
 
     python benchmarks/gradient_error.py [--device cuda]
 

@@ -53,7 +53,7 @@ BASE = {"networks": 16, "timesteps": 10, "width": 64, "samples": 5_120}
 
 
 def made_up(count: int, device: torch.device) -> Data:
-    """Return images as dark as digits, with random labels."""
+    """Return random images as dark as MNIST digits, with random labels."""
     spec, generator = DATASETS["mnist"], torch.Generator(device).manual_seed(0)
     pixels = torch.zeros(count, *spec.shape, dtype=torch.uint8, device=device)
     pixels[..., 8:20, 8:20].random_(0, 256, generator=generator)
@@ -140,7 +140,7 @@ def measure_processes(device: torch.device, count: int) -> dict[str, Any]:
 
 
 def measure_costs() -> dict[str, float]:
-    """Return a stack's costs apart from its steps: starting a process and indexing its runs."""
+    """Return a stack's costs outside its steps: starting a process and indexing its runs."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import ultralif.training.loop"], check=True)
     start = time.perf_counter() - began

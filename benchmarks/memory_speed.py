@@ -47,7 +47,7 @@ class Row(NamedTuple):
     count: int = 0
     """Maximum number of threads per program on a GPU; 0 uses `chunked`'s setting."""
     programs: int = 0
-    """Number of programs from which each handles several neurons; 0 uses `chunked`'s setting."""
+    """Number of programs at which each starts to handle several neurons; 0 uses `chunked`'s setting."""
 
 
 MAIN = (4096, 16, 64)

@@ -87,7 +87,7 @@ def compile_kernels(subject: str, part: Part) -> None:
 
 
 def _ring(name: str, part: Part) -> tuple[int, bool]:
-    """Return what a ring's kernels depend on: its size, up to one program's limit, and its spans."""
+    """Return what determines a ring's kernels: its size, up to one program's limit, and its spans."""
     return (min(part.layer.features, 2048), part.layer.time > 30) if name.startswith("UltraD") else (0, False)
 
 

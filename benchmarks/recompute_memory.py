@@ -1,4 +1,4 @@
-"""Measure the memory of a training step over the number of time steps, with and without `ul.recompute`.
+"""Measure a training step's memory at several numbers of time steps, with and without `ul.recompute`.
 
 For each T, a separate process trains a convolutional network for one step. Two numbers are written to
 docs/results/recompute-memory.json: the peak memory of tensors, and the growth of the process's resident

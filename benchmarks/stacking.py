@@ -4,8 +4,8 @@
 
 Both sides run the same steps as `ultralif train` and `ultralif sweep`: on a GPU recorded and replayed, on a
 CPU one call at a time, with as many threads as these commands would use or with ``--threads``. They take
-turns, so that other work on the machine slows both. The result is the median over the rounds. Loading,
-recording and evaluation are not counted.
+turns, so that other work on the machine slows both equally. The result is the median over the rounds.
+Loading, recording and evaluation are not counted.
 """
 
 import argparse

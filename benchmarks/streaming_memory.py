@@ -31,7 +31,7 @@ def train() -> None:
     import ultralif as ul
 
     class Synthetic(Dataset[tuple[Tensor, int]]):
-        """Float images; the class states whether the left half is brighter."""
+        """Float images; the label says whether the left half is brighter."""
 
         def __init__(self, count: int) -> None:
             self.count = count

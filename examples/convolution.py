@@ -13,7 +13,7 @@ TIMESTEPS, EPOCHS, BATCH = 4, 10, 32
 
 
 def network() -> nn.Sequential:
-    """Map [T, B, 1, 8, 8] to class scores [T, B, 10]; convolutions see time as part of the batch."""
+    """Map [T, B, 1, 8, 8] to class scores [T, B, 10]; convolutions treat time as part of the batch."""
     return nn.Sequential(
         ul.TimeDistributed(nn.Conv2d(1, 16, 3, padding=1)),
         ul.UltraDLIF(centered=True, eps=0.2),

@@ -1,4 +1,4 @@
-"""Take a network from soft training to plain C, and check that the C code returns PyTorch's answers."""
+"""Take a network from soft training to plain C, and check that the C code agrees with PyTorch."""
 
 import subprocess
 import tempfile

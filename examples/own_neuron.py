@@ -1,7 +1,7 @@
 """Write your own neuron: a resonator, whose membrane oscillates at its own frequency.
 
 The step function is the whole definition, and the class below adds its constants. Networks, modes,
-`ul.train`, `torch.compile` and the exports without integers accept it like any other neuron.
+`ul.train`, `torch.compile` and the floating-point exports accept it like any other neuron.
 """
 
 from typing import NamedTuple

@@ -45,12 +45,12 @@ RECIPE = {
     "norm_lr": 0.05,
     "eps_lr": 0.05,  # for the neurons' constants
     "head_lr": 0.5,
-    "warmup": 0.1,  # share of the steps in which the learning rates rise, before they fall to 0
+    "warmup": 0.1,  # share of the steps used for warm-up, before the learning rates fall to 0
     "smoothing": 0.2,  # label smoothing
     "flip": 1,  # 1: mirror images
     "shift": 4,  # maximum shift of an image, in pixels
     "cutout": 8,  # side of the blank square
-    "average": 0.0,  # decay of the running mean of the weights that is evaluated; 0: no mean
+    "average": 0.0,  # decay of the weight average used for evaluation; 0: no averaging
     "graph": 1,  # 1: record steps on a GPU; 0: launch every kernel separately
 }
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -31,7 +31,7 @@ from dist import ROOT, build, compiles, digest
 NUMPY = "numpy>=2"
 OLD_NUMPY = "numpy==1.26.4"
 CONSTRAINTS = ROOT / "constraints.txt"
-VULNERABLE = "pycrypto"  # abandoned, with known vulnerabilities: a source that lists none knows none
+VULNERABLE = "pycrypto"  # abandoned and vulnerable: a source that lists nothing for it is useless
 WRITTEN = ("requirements/release.txt", "docs/licences.md", "docs/sbom.cdx.json")
 
 
@@ -89,7 +89,7 @@ def installs(python: Path, wheel: Path, torch: str, numpy: str) -> str:
         run(python, "-m", "venv", folder)
         inside = Path(folder) / "bin" / "python"
         install = [inside, "-m", "pip", "install", "--quiet", "--no-cache-dir"]
-        run(*install, f"torch=={torch}", numpy)  # first: a looser requirement could bring the GPU build
+        run(*install, f"torch=={torch}", numpy)  # first, to avoid pulling in the GPU build
         run(*install, wheel, f"torch=={torch}", numpy)
         environment = {"HOME": folder, "PATH": str(inside.parent), "OMP_NUM_THREADS": "1"}
         wanted = ["--kernels"] if compiles() else []

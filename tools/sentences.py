@@ -1,4 +1,4 @@
-"""Sample the project's sentences for a reader, who marks those that no native engineer would write.
+"""Sample the project's sentences, so that a reader can mark those that no native engineer would write.
 
 python tools/sentences.py                # 100 sentences, seed 0
 python tools/sentences.py 50 --seed 3 --only docstrings messages

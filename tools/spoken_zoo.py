@@ -143,7 +143,7 @@ def make(folder: Path, zoo: Path) -> None:
 
 def output_of(*words: str | Path) -> str:
     """Run a command and return its output."""
-    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 (our own words)
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 (our own arguments)
     return done.stdout
 
 

@@ -57,7 +57,7 @@ def needed() -> list[Package]:
 
 
 def licence(metadata: dict[str, Any]) -> str:
-    """Return the licence that a package states, as an SPDX name if possible."""
+    """Return a package's declared licence, as an SPDX name if possible."""
     stated = metadata.get("license_expression")
     with suppress(PackageNotFoundError):  # pip's report leaves out newer metadata fields
         stated = stated or installed(metadata["name"]).get("License-Expression")
