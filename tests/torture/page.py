@@ -59,7 +59,7 @@ the allocated memory grew only by the table's 1.8 MiB.
 The row above counts resident memory only. The soak's own records, 120 bytes per round, account for 0.3 of the
 2.46 MiB/h. It now records one sample every ten seconds, and the next run will report the allocated memory.
 The rest is probably memory that glibc keeps, but this was not measured: resident memory grew by 4.3 MiB from
-start to end, where a steady growth at the fitted slope would give 2.8 MiB. No further 90-minute soak was run,
+start to end, whereas steady growth at the fitted slope would give 2.8 MiB. No further 90-minute soak was run,
 nor one of three hours or a day.
 """
 
