@@ -159,7 +159,7 @@ class TestConfigFile:
             ("a.json", "[]", "must contain config fields, got list"),
             ("a.json", "[" * 100_000, "a.json is not valid"),
             ("a.toml", "nueron = 'LIF'", "did you mean 'neuron'?"),
-            ("a.toml", "epochs = 'many'", "epochs must be a whole number"),
+            ("a.toml", "epochs = 'many'", "epochs must be an integer"),
             ("a.json", '{"schema": 7}', "this config has schema 7"),
             ("a.toml", "\ud800", "is not valid UTF-8 text"),
         ],

@@ -69,8 +69,8 @@ def test_the_name_depends_on_every_field_and_not_on_spelling() -> None:
     ("values", "words"),
     [
         ({"timesteps": 0}, "timesteps must be from 1"),
-        ({"timesteps": 1.5}, "timesteps must be a whole number, got 1.5"),
-        ({"timesteps": True}, "timesteps must be a whole number, got True"),
+        ({"timesteps": 1.5}, "timesteps must be an integer, got 1.5"),
+        ({"timesteps": True}, "timesteps must be an integer, got True"),
         ({"epochs": -1}, "epochs must be from 1"),
         ({"seed": -1}, "seed must be from 0"),
         ({"seed": 2**63}, "seed must be from 0"),

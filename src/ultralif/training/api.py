@@ -70,7 +70,7 @@ def train(
     """Train one network, store the run and return its result; a finished run is not trained again.
 
     Pass a config, or your own network, which is trained in place on your own data. Calls with the same
-    layers, shapes, code, data and options are the same run, whatever the initial weights. To train from
+    layers, shapes, code, data and options refer to the same run, whatever the initial weights. To train from
     several initializations, give each its own ``seed``. Ctrl-C saves a checkpoint; the same call resumes
     from it.
 
@@ -89,8 +89,8 @@ def train(
             training.
         progress: show a progress bar, or plain lines if there is no terminal. None: show it unless ``report``
             is given.
-        callbacks: for a module: their ``on_epoch_end(state)`` is called after every epoch; training ends if
-            one returns True. See `ultralif.training.callbacks`.
+        callbacks: for a module: objects whose ``on_epoch_end(state)`` is called after every epoch; training
+            ends if one returns True. See `ultralif.training.callbacks`.
         checkpoint_seconds: the maximum number of seconds of work lost if the process is killed.
         graph: on a GPU, record a step as a CUDA graph and replay it. Pass False for a network that makes
             decisions in Python at every step, for example with ``random``. A network that cannot be recorded
@@ -203,7 +203,7 @@ def user_config(
         keep_best: keep the parameters of the best epoch on the validation set, judged by ``loss``,
             ``accuracy``, or a metric preceded by ``min`` or ``max``, such as ``min smape``.
         callbacks: the callbacks; any that can end training affect the run's name.
-        events: samples have a time axis, ``[N, T, ...]``.
+        events: whether samples have a time axis, ``[N, T, ...]``.
         workers: the number of processes that read a Dataset.
         options: fields of `RunConfig`, such as epochs and timesteps.
     """
@@ -212,7 +212,7 @@ def user_config(
         if name not in known:
             near = similar(name, known)
             hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
-            raise InputError(f"{name} is not an option for a network of your own; {hint}")
+            raise InputError(f"{name} is not an option for your own network; {hint}")
     share = isinstance(validation, int | float)
     task = Task(
         find_loss(loss),

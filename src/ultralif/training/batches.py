@@ -34,7 +34,7 @@ class Data:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """The numbers of inputs and classes of a network for this dataset."""
+        """The numbers of inputs and classes that a network for this dataset needs."""
         return math.prod(self.dataset.shape), self.dataset.classes
 
 
@@ -55,7 +55,7 @@ def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = N
 
 
 def hold_out(dataset: Dataset, config: RunConfig) -> Data:
-    """Return the data of a config, holding out a fixed part of each class if it asks for a validation set."""
+    """Return a config's data, holding out a fixed part of each class if it asks for a validation set."""
     if not config.validation:
         return Data(dataset, dataset.train, dataset.validation)
     if dataset.train.streamed or dataset.validation is not None or not dataset.classes:
@@ -77,7 +77,7 @@ def hold_out(dataset: Dataset, config: RunConfig) -> Data:
 
 
 def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool, batch: int = 256) -> Loader:
-    """Return the loader of a split, for evaluation or, with the config's augmentation, for training."""
+    """Return a split's loader, for evaluation or, with the config's augmentation, for training."""
     images = not split.is_events
     direct = config.encoding == "direct"
     kind, varies = Loader, False
@@ -132,7 +132,7 @@ class Batch(NamedTuple):
 
 
 def batches(loaders: Sequence[Loader], config: RunConfig, epoch: int, step: int = 0) -> Iterator[Batch]:
-    """Yield the batches of an epoch, stacked if there are several loaders."""
+    """Yield an epoch's batches, stacked if there are several loaders."""
     for parts in zip(*(loader.epoch(epoch, step) for loader in loaders), strict=True):
         one = Batch(*parts[0])
         if len(parts) > 1:

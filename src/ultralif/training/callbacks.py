@@ -24,13 +24,13 @@ class EpochState(NamedTuple):
     """The epoch's number, counted from 1."""
     epochs: int
     history: Sequence[Mapping[str, float | None]]
-    """The quantities of every epoch so far."""
+    """The quantities measured in each epoch so far."""
     net: "nn.Module"
     config: "RunConfig"
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The quantities of this epoch: training loss and accuracy, spike rates and constants.
+        """The quantities measured in this epoch: training loss and accuracy, spike rates and constants.
 
         With a validation set, they include ``validation`` (its accuracy), ``validation_loss`` and
         ``validation_<metric>``.
@@ -43,7 +43,7 @@ def cost(monitor: str, epoch: Mapping[str, float | None]) -> float:
 
     Args:
         monitor: ``loss``, ``accuracy``, or a metric preceded by ``min`` or ``max``, such as ``min smape``.
-        epoch: the quantities of an epoch.
+        epoch: the quantities measured in one epoch.
 
     Example:
         >>> cost("max f1", {"validation_f1": 0.5}), cost("loss", {"validation_loss": 2.0})
@@ -85,7 +85,7 @@ class EarlyStopping:
 
 
 class TensorBoard:
-    """Write every quantity of every epoch to TensorBoard during training."""
+    """Write each epoch's measurements to TensorBoard during training."""
 
     def __init__(self, folder: str | Path = "tensorboard") -> None:
         need("tensorboard", "tensorboard")
@@ -94,17 +94,17 @@ class TensorBoard:
         self.folder, self.make = Path(folder), SummaryWriter
 
     def on_epoch_end(self, state: EpochState) -> None:
-        """Write an epoch."""
+        """Write the measurements of the last epoch."""
         with self.make(str(self.folder / state.config.id)) as writer:
             for name, value in state.metrics.items():
                 writer.add_scalar(name, value, state.epoch)
 
 
 class WandB:
-    """Log every quantity of every epoch to Weights & Biases, as a run of the same name."""
+    """Log each epoch's measurements to Weights & Biases, in a run of the same name."""
 
     _open: ClassVar[tuple[str, Any] | None] = None
-    """The name and the object of a run left open because training stopped early."""
+    """The name and object of a run left open because training stopped early."""
 
     def __init__(self, **options: Any) -> None:
         """Accept the arguments of ``wandb.init``, such as ``project``."""

@@ -151,7 +151,7 @@ def save_checkpoint(
 ) -> None:
     """Write checkpoint ``number``, then remove all others except the one before it.
 
-    A checkpoint with a higher number is damaged and was skipped; other files were left behind by a crash.
+    Checkpoints with higher numbers were skipped as damaged; any other files were left behind by a crash.
     """
     written = root / f"{number:012d}"
     write_folder(written, "checkpoint", tensors, documents)

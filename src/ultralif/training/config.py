@@ -1,4 +1,4 @@
-"""Run configs: their fields, neuron options and recipes, and the checks of all of these.
+"""Run configs: their fields, neuron options and recipes, and checks for all of these.
 
 Only new configs need the neuron classes, and so torch, to complete their options; stored configs don't.
 """
@@ -68,7 +68,7 @@ small images of that dataset, and ``deep`` gives a first result on larger images
 def recipe_of(model: str, dataset: str = "digits") -> str | None:
     """Return the name of the preset for a model; None for perceptrons and the user's own networks.
 
-    The small images of ``digits`` have a recipe of their own.
+    ``digits`` has its own recipe, because its images are small.
 
     Example:
         >>> recipe_of("vgg5"), recipe_of("vgg5", "mnist"), recipe_of("mlp")
@@ -81,7 +81,7 @@ def recipe_of(model: str, dataset: str = "digits") -> str | None:
 
 _WORDS: dict[type, str] = {
     bool: "true or false",
-    int: "a whole number",
+    int: "an integer",
     float: "a finite number",
     str: "a name",
     NoneType: "None",
@@ -89,7 +89,7 @@ _WORDS: dict[type, str] = {
 
 
 def validate(owner: type, name: str, value: object) -> object:
-    """Convert a value to the type of its field: 1 to 1.0, a list to a tuple.
+    """Convert a value to its field's type, for example 1 to 1.0 or a list to a tuple.
 
     Args:
         owner: a class whose fields are annotated with bool, int, float, str, Literal, None, or tuples of
@@ -153,7 +153,7 @@ def _single(name: str, value: object, kind: _Kind) -> object:
 def _is_finite(value: Real) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number larger than any float
+    except OverflowError:  # an integer larger than any float
         return False
 
 
@@ -173,11 +173,11 @@ OPEN = object()
 
 
 class CompleteOptions(dict[str, Any]):
-    """Every option of a neuron, as listed in a stored config, so that the neuron's class is not needed."""
+    """All of a neuron's options, as listed in a stored config, so that the neuron's class is not needed."""
 
 
 def class_defaults(neuron: str) -> dict[str, Any]:
-    """Return the options of a neuron's class, each with its default in JSON form or `OPEN`."""
+    """Return the options of a neuron class, each with its default in JSON form or `OPEN`."""
     from ultralif.nn import find_neuron
 
     return _signature(cast(Any, find_neuron(neuron)))
@@ -239,7 +239,7 @@ def check_options(neuron: str, options: Mapping[str, Any], fields: Iterable[str]
 
 
 def complete(neuron: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> CompleteOptions:
-    """Return every option of a neuron, sorted by name: the given ones, and defaults for the others."""
+    """Return all of a neuron's options, sorted by name, with defaults for those not given."""
     for name in options:
         if name not in defaults:
             raise InputError(f"{name} is not an argument of {neuron}; leave it out for this neuron")
@@ -266,7 +266,7 @@ def _plain(name: str, value: Any, default: Any) -> Any:
 
 _KINDS: dict[type, str] = {
     bool: "true or false",
-    int: "a whole number",
+    int: "an integer",
     float: "a finite number",
     str: "a name",
     list: "a list of numbers",
@@ -447,14 +447,14 @@ class RunConfig:
 
     @cached_property
     def complete_options(self) -> CompleteOptions:
-        """Every option of the neurons: the given ones, and class defaults for the others."""
+        """All of the neurons' options, with class defaults for those not given."""
         if isinstance(self.neuron_options, CompleteOptions):
             return self.neuron_options
         return complete(self.neuron, self.neuron_options, self.option_defaults)
 
     @property
     def option_defaults(self) -> Mapping[str, Any]:
-        """The options of the neuron's class with their defaults."""
+        """The neuron class's options with their defaults."""
         return class_defaults(self.neuron)
 
     def __eq__(self, other: object) -> bool:
@@ -470,7 +470,7 @@ class RunConfig:
 
     @property
     def shared(self) -> tuple[object, ...]:
-        """The fields that runs of one stack must share."""
+        """The fields that all runs in a stack must share."""
         alone = () if self.model == "mlp" else (self.id,)  # only multilayer perceptrons are stacked
         return (*(getattr(self, name) for name in _names() if name not in _OWN), *alone)
 
@@ -538,7 +538,7 @@ _OWN = {
     *("neuron", "seed", "sparsity", "volume_reg", "orthogonal", "mode"),
     *("eps_min", "eps_max", "eps_speed", "anneal", "per_neuron"),
 }
-"""The fields in which the runs of one stack may differ."""
+"""The fields that may differ between runs in the same stack."""
 _ADDED = {"target_rate"}
 """Fields added after the schema was fixed. Defaults are not stored, so older runs keep their names."""
 _MOST_LAYERS = 1000

@@ -112,19 +112,19 @@ class OpCounter:
         return sum(a * b for a, b in pairwise(self.sizes))
 
     def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
-        """Return a member's operations, given the spike rates of its hidden layers."""
+        """Return a member's operation counts, given the spike rates of its hidden layers."""
         density = float(self.nonzero[place * self.batches // self.members]) / self.steps
         return count_operations(
             self.sizes, self.timesteps, density, rates, input_binary=self.binary, binary=mode != "soft"
         )
 
     def by_layer(self, mode: Mode) -> dict[str, Operations]:
-        """Return the operations of each layer, if they are known."""
+        """Return each layer's operation counts, if known."""
         return {}
 
 
 def make_op_counter(members: Members, timesteps: int) -> OpCounter:
-    """Return the operation counter for members; it watches the layers of modules other than perceptrons."""
+    """Return an operation counter for members; unless they are perceptrons, it observes their layers."""
     if not isinstance(members, Single):
         stack = cast("Stack", members)
         return OpCounter(stack.sizes, timesteps, stack.batches, len(stack))
@@ -134,7 +134,7 @@ def make_op_counter(members: Members, timesteps: int) -> OpCounter:
 
 
 class _Count:
-    """A layer's multiplications, those with a nonzero input, and whether all inputs are 0 or 1."""
+    """Counts a layer's multiplications and those with a nonzero input; notes if all inputs are binary."""
 
     def __init__(self) -> None:
         self.every, self.active, self.binary, self.calls = 0.0, 0.0, True, 0
@@ -151,14 +151,14 @@ class _Count:
         self.binary = self.binary and bool((x.masked_select(nonzero) == 1).all())
 
     def _counted(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Return the valid rows of an input, in which time is an axis, is folded, or is a loop of calls."""
+        """Mark an input's valid rows; time may be an axis, folded into the batch, or spread over calls."""
         if x.shape[:2] == mask.shape:
             return mask
         if len(x) == mask.numel():
             return mask.flatten()
         if len(x) == mask.shape[1]:
             return mask[self.calls % len(mask)]
-        return torch.ones(len(x), dtype=torch.bool, device=x.device)  # its steps are unknown
+        return torch.ones(len(x), dtype=torch.bool, device=x.device)  # the steps are unknown
 
     def operations(self, samples: int) -> Operations:
         count = self.active / samples
@@ -166,12 +166,12 @@ class _Count:
 
 
 def _weight(layer: nn.Module) -> Tensor:
-    """Return the weights of a layer, also if they are pruned or computed from other parameters."""
+    """Return a layer's weights, even if they are pruned or computed from other parameters."""
     return cast(Tensor, layer.weight)
 
 
 def _weights_used(layer: nn.Module, nonzero: Tensor) -> float:
-    """Return the number of pairs of a weight and a nonzero input; padding adds none."""
+    """Count the (weight, nonzero input) pairs; padding adds none."""
     weight = _weight(layer)
     if not isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return float(nonzero.sum()) * len(weight)
@@ -227,7 +227,7 @@ class _Layers(OpCounter):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Evaluation of one member of a stack on a set of samples."""
+    """One stack member's evaluation on a set of samples."""
 
     accuracy: dict[str, float | None]
     """Accuracy in percent in each mode; None if targets are not classes."""
@@ -354,7 +354,7 @@ def measure(
 
     Args:
         single: the network, with its task.
-        config: the config of its run.
+        config: its run's config.
         data: the source of the samples.
         samples: the set to evaluate on.
         mode: the mode of the neurons; None keeps their own.
@@ -379,7 +379,7 @@ def accuracies(
     mode: Mode | None,
     epoch: int = EVALUATION,
 ) -> list[float]:
-    """Return the accuracy of every member on a set in one mode, in percent.
+    """Return every member's accuracy on a set in one mode, in percent.
 
     Args:
         members: the networks.
@@ -401,7 +401,7 @@ def accuracies(
 
 
 def _largest_batch(data: Data, config: RunConfig) -> int:
-    """Return the number of samples that fill half a gigabyte: a GPU is faster with few large batches."""
+    """Return how many samples fit in half a gigabyte; a GPU is faster with a few large batches."""
     return max(256, 2**27 // (config.timesteps * data.sizes[0])) if config.model == "mlp" else 256
 
 
@@ -450,7 +450,7 @@ def _autocast(config: RunConfig, x: Tensor) -> torch.autocast:
 
 
 def environment(device: torch.device, config: RunConfig, checksum: str) -> dict[str, Any]:
-    """Return the code, device, precision and data that a result was computed with."""
+    """Return the code, device, precision and data used to compute a result."""
     code, metrics = own_code([config.neuron]), metrics_code(config.model)
     return {
         "ultralif": __version__,
@@ -467,7 +467,7 @@ def environment(device: torch.device, config: RunConfig, checksum: str) -> dict[
 
 
 def constants_of(network: nn.Module, *, learned: bool = False) -> dict[str, list[float]]:
-    """Return the neurons' constants by name, for each spiking layer the mean over its neurons.
+    """Return the neurons' constants by name, averaged over the neurons of each spiking layer.
 
     Args:
         network: the network.
@@ -491,7 +491,7 @@ def make_result(
     validation: Evaluation | None,
     **rest: Any,
 ) -> Result:
-    """Assemble the result of a run.
+    """Assemble a run's result.
 
     Args:
         config: its config.
@@ -574,7 +574,7 @@ def reevaluate(
     """Evaluate a run's network on its test set again, and return the result with the new numbers.
 
     Args:
-        store: the store of the run.
+        store: the store that contains the run.
         run: the run's name, or its first characters.
         device: ``auto``, ``cpu``, ``cuda`` ...
         data_dir: a folder to search first for the data.

@@ -70,7 +70,7 @@ def graph_steps(job: Job, note: Callable[[str], None]) -> Steps:
             batch = min(size, len(job.data.train) - job.step * size)
             prepare_step(job)
             feed.hand_over(batch)
-            # The last batch of a large network is not worth a graph of its own.
+            # For a large network, a separate graph for a smaller last batch is not worthwhile.
             graph = recorder.find(mode, batch) if stacked or batch == size else None
             seed_draws(job, feed.loaders[0])  # after recording, which also draws random numbers
             if graph is None:
@@ -164,7 +164,7 @@ class _Given:
         return self.kept[batch]
 
     def advance(self, batch: int) -> None:
-        pass  # the loader does
+        pass  # the loader advances by itself
 
     def positions(self) -> list[Tensor]:
         return []
@@ -206,7 +206,7 @@ class _Recorder:
             train_step(self.job, Batch(*given), mode)
 
     def find(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph | None:
-        """Return the graph of a step, recording it first if needed; None if that is impossible."""
+        """Return a step's graph, recording it first if needed; None if that is impossible."""
         if self.can_record and (mode, batch) not in self.graphs:
             self._record(mode, batch)
         return self.graphs[mode, batch] if self.can_record else None

@@ -1,4 +1,4 @@
-"""The training loop, from the first step or a checkpoint to results in the store; read it from the top."""
+"""The training loop: from the first step or a checkpoint to the results in the store."""
 
 import hashlib
 import math
@@ -63,7 +63,7 @@ PROBE = 64
 
 @dataclass
 class Job:
-    """A stack in training. Per-member lists follow the order of the stack."""
+    """A stack being trained. Per-member lists follow the order of the stack."""
 
     configs: list[RunConfig]
     members: Members
@@ -164,7 +164,7 @@ class Job:
         save_checkpoint(folder, number, tensors, {"position": position, "history": self.history})
 
     def _between_steps(self) -> dict[str, Tensor]:
-        """Return by name the tensors that steps change besides the network and the optimizer."""
+        """Return, by name, the tensors that steps change outside the network and the optimizer."""
         goals = self.objective.rate_goals
         return {"sums": self.sums} if goals is None else {"sums": self.sums, "rate_goals": goals}
 
@@ -289,13 +289,13 @@ def prepare_step(job: Job) -> None:
 
 
 def steer(job: Job) -> None:
-    """Shift the goal of each layer's rate in the loss by the rate's log distance from the target.
+    """Move each layer's rate goal up if its measured rate is below the target, and down if it is above.
 
     With a fixed goal, the rates would miss the target, because soft and binary spikes have different rates
     and the task has its own optimum.
     """
     goals, target = job.objective.rate_goals, job.shared.target_rate
-    assert goals is not None and target is not None  # noqa: S101 - the caller knows
+    assert goals is not None and target is not None  # noqa: S101 - the caller checked
     aim = math.log(target)
     distance = aim - log_rates(_binary_rates(job.members, job.probe))
     goals.add_(distance.clamp(-1, 1), alpha=0.2).clamp_(aim - 3, 0)
@@ -304,7 +304,7 @@ def steer(job: Job) -> None:
 
 @torch.no_grad()
 def _binary_rates(members: Members, probe: Tensor) -> Tensor:
-    """Return the rate of binary spikes of each hidden layer, ``[layers, M]``."""
+    """Return each hidden layer's binary spike rate, ``[layers, M]``."""
     members.train(False)
     return members.layer_rates(members(probe, "hard").rates)
 
@@ -316,7 +316,7 @@ def seed_draws(job: Job, loader: Loader) -> None:
 
 
 def side_by_side(device: torch.device) -> AbstractContextManager[Callable[[], Any]]:
-    """Return a context of branches: work items that run in parallel in a step recorded on a GPU."""
+    """Return a context whose branches run in parallel in a step recorded on a GPU."""
     if device.type != "cuda":
         return nullcontext(nullcontext)
     from ultralif.stack import streams
@@ -414,9 +414,9 @@ def prepare_epoch(job: Job) -> None:
 
 
 def tell_callbacks(job: Job, options: RunOptions) -> None:
-    """Call the callbacks with the state of training, which ends if one of them returns True.
+    """Call the callbacks with the training state; training ends if one of them returns True.
 
-    Training never ends before the final phase, with binary spikes, has started.
+    Training never ends before the final binary-spike phase has started.
     """
     if not options.callbacks or not isinstance(job.members, Single):
         return
@@ -430,7 +430,7 @@ def tell_callbacks(job: Job, options: RunOptions) -> None:
 
 
 def close_epoch(job: Job) -> list[str]:
-    """Add the epoch to the history, and return a note about each member that diverged."""
+    """Add the epoch to the history, and return a note for each member that diverged."""
     loss, correct, rate = (job.sums / torch.tensor([[job.step], [1], [job.step]]).to(job.sums)).cpu()
     job.members.train(False)
     job.history.append(
@@ -504,7 +504,7 @@ def _means(constants: Sequence[Tensor | None]) -> list[float | None]:
 
 
 def progress_of(job: Job, note: str | None = None) -> Progress:
-    """Return the progress of a job, with the last epoch's loss and accuracy."""
+    """Return a job's progress, with the last epoch's loss and accuracy."""
     last = job.history[-1] if job.history else {}
     means = []
     for name in ("loss", "accuracy"):
@@ -541,7 +541,7 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
     Args:
         job: a fully trained job.
         store: the store that receives the runs.
-        aside: the folder in which the folders of the runs are prepared.
+        aside: the folder in which the run folders are prepared.
     """
     best = bool(job.best) and not job.lost
     job.members.load_state_dict(job.best if best else job.good)

@@ -1,4 +1,4 @@
-"""Losses and readouts: plain functions with names, and masks that exclude the padding of shorter samples.
+"""Losses and readouts: plain named functions, and masks that exclude the padding of shorter samples.
 
 A network's output is ``[T, B, *outputs]``. A readout turns it into ``[B, *outputs]``, and a loss compares
 that with the targets. Without a readout, a loss compares every step with targets over time.
@@ -187,7 +187,7 @@ def rate_mse(
     """
     if targets.is_floating_point() or targets.shape != scores.shape[:-1]:
         raise InputError(
-            f"rate-mse needs classes {tuple(scores.shape[:-1])} as whole numbers, got {targets.dtype} of "
+            f"rate-mse needs classes {tuple(scores.shape[:-1])} as integers, got {targets.dtype} of "
             f"shape {tuple(targets.shape)}; use mse for other targets"
         )
     wanted = functional.one_hot(targets, scores.shape[-1]).to(scores.dtype) * (correct - other) + other
@@ -232,7 +232,7 @@ class Task:
         return cast(Tensor, call(self.readout, steps, mask=mask))
 
     def loss_of(self, steps: Tensor, targets: Tensor, mask: Tensor | None, smoothing: float = 0.0) -> Tensor:
-        """Return the loss of a network's outputs."""
+        """Return the loss for a network's outputs."""
         if self.loss is cross_entropy:
             kept = mask if self.readout is None else None
             return cross_entropy(self.scores(steps, mask), targets, kept, smoothing)
@@ -242,7 +242,7 @@ class Task:
         return cast(Tensor, call(self.loss, self.scores(steps, mask), targets, mask=kept))
 
     def metrics_of(self, scores: Tensor, targets: Tensor, mask: Tensor | None) -> dict[str, float]:
-        """Return the user's metrics of the scores of a whole set."""
+        """Return the user's metrics for the scores on a whole set."""
         return {name: float(call(one, scores, targets, mask=mask)) for name, one in self.metrics.items()}
 
 
@@ -296,7 +296,7 @@ def _weights(mask: Tensor, steps: Tensor) -> Tensor:
 
 
 def _average(each: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the mean of all valid entries, with the same weight for every sample, however long it is."""
+    """Return the mean of all valid entries, weighting every sample equally, whatever its length."""
     if mask is None:
         return each.mean()
     return mean(each, mask).mean()
@@ -311,16 +311,16 @@ def _check_alike(loss: str, scores: Tensor, targets: Tensor) -> None:
 
 
 STIFFNESS = 0.15
-"""Weight of the squared distance between the logarithms of a layer's rate and of its goal."""
+"""Weight of the squared difference between the logarithms of a layer's rate and its goal."""
 
 
 def log_rates(rates: Tensor) -> Tensor:
-    """Return the logarithms of spike rates, which are finite even for silent layers."""
+    """Return the logarithms of spike rates, finite even for silent layers."""
     return (rates + 1e-3).log()
 
 
 class Objective(NamedTuple):
-    """The objective: the form of the cross-entropy, and the penalties of each member, ``[M]``."""
+    """The objective: the form of the cross-entropy, and each member's penalties, ``[M]``."""
 
     sparsity: Tensor
     volume: Tensor
@@ -384,7 +384,7 @@ def member_losses(
 ) -> Losses:
     r"""Return each member's cross-entropy plus :math:`\lambda \bar s` (section 6).
 
-    Members share no parameters, so the gradient of the summed losses is, for each, that of its own loss.
+    Members share no parameters, so each one's gradient of the summed losses equals that of its own loss.
 
     Args:
         members: the networks.
@@ -426,7 +426,7 @@ def member_losses(
 def _task_losses(
     single: "Single", x: Tensor, targets: Tensor, mask: Tensor | None, objective: Objective, mode: Mode | None
 ) -> Losses:
-    """Return the losses of a network with the user's own task, or with samples of different lengths."""
+    """Return a network's losses for the user's own task, or for samples of different lengths."""
     steps, rates = single.outputs(x, mode, mask)
     task = single.task
     loss = task.loss_of(steps, targets, mask, objective.smoothing)
@@ -441,7 +441,7 @@ def _task_losses(
 
 
 def count_correct(task: Task, steps: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-    """Return for each sample whether its class has the highest score."""
+    """Return, for each sample, whether its class has the highest score."""
     scores = task.scores(steps, mask)
     return scores.argmax(-1) == (targets.argmax(-1) if targets.is_floating_point() else targets)
 

@@ -24,7 +24,7 @@ __all__ = ["Members", "Role", "Single", "in_mode", "neurons_of"]
 
 
 Role = Literal["weight", "eps", "other"]
-"""Role of a parameter: weights decay, temperatures have their own learning rate."""
+"""A parameter's role: weights decay, and temperatures have their own learning rate."""
 
 
 class Members(Protocol):
@@ -38,7 +38,7 @@ class Members(Protocol):
     batches: int
     """Number of different batches that the members read."""
     order: list[int]
-    """For each place, the index of its network among the given ones."""
+    """For each position, the index of its network in the original order."""
     draws: bool
     """True if a forward pass may draw random numbers, as dropout does."""
 
@@ -65,7 +65,7 @@ class Members(Protocol):
         ...
 
     def role(self, name: str) -> Role:
-        """Return the role of a parameter."""
+        """Return a parameter's role."""
         ...
 
     def modes(self, place: int) -> tuple[Mode, ...]:
@@ -81,11 +81,11 @@ class Members(Protocol):
         ...
 
     def is_finite(self) -> Tensor:
-        """Return for each member whether all parameters are finite, ``[M]``."""
+        """Return, for each member, whether all parameters are finite, ``[M]``."""
         ...
 
     def copy_member(self, place: int, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
-        """Copy the parameters of one member from one ``state_dict`` into another."""
+        """Copy one member's parameters from one ``state_dict`` into another."""
         ...
 
     def unstack(self) -> Sequence[nn.Module]:
@@ -105,12 +105,12 @@ class Members(Protocol):
         ...
 
     def train(self, mode: bool = True) -> Any:
-        """Switch batch norm and dropout to training, or to evaluation."""
+        """Switch batch norm and dropout to training or evaluation mode."""
         ...
 
 
 def in_mode(members: Members, wanted: Mode | None) -> AbstractContextManager[None]:
-    """Return a context that sets the mode of the user's network, also when checkpointing runs it again."""
+    """Return a context that sets the mode of the user's network, even when checkpointing reruns it."""
     return mode(members.net, wanted) if isinstance(members, Single) and wanted is not None else nullcontext()
 
 
@@ -118,7 +118,7 @@ _NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
 
 
 def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
-    """Return the neurons of a module in the order of their creation; at least one is required."""
+    """Return a module's neurons in order of creation; at least one is required."""
     found = [module for module in net.modules() if isinstance(module, Neuron)]
     if not found:
         raise InputError(
@@ -141,7 +141,7 @@ class _NeuronCall(NamedTuple):
     size: float
     """Number of neurons per sample."""
     start: int | None
-    """The first step of the call; None without a state, when it may be any step."""
+    """The call's first step; None without a state, because it could then be any step."""
 
 
 def _mean_spike(calls: Sequence[_NeuronCall]) -> Tensor:
@@ -173,7 +173,7 @@ class Single(nn.Module):
     Args:
         net: accepts ``[T, B, *input]`` and returns scores ``[B, classes]``, scores of each step ``[T, B,
             classes]``, which are averaged, or the output of `ultralif.Network.observe`.
-        classes: the number of classes; a net may return scores for more.
+        classes: the number of classes; a net may return more scores than that.
         direct: whether the net accepts images ``[B, *input]`` and repeats them over time itself.
         channels_last: use the channels-last memory format.
         task: the task to train; None means classification by mean scores.
@@ -272,11 +272,11 @@ class Single(nn.Module):
                 known = id(before) if id(before) in ends else min(ends, key=lambda key: ends[key][1])
                 start = ends.pop(known)[1]
         if after is not None:
-            ends[id(after)] = after, (start or 0) + len(spikes)  # keeping the state alive keeps its id
+            ends[id(after)] = after, (start or 0) + len(spikes)  # kept alive, so its id is not reused
         seen.append(_NeuronCall(wide.mean(2), len(spikes), size, start))
 
     def _rate(self, layer: int) -> Tensor:
-        """Return the mean spike of each sample in a layer, ``[B, 1, 1]``."""
+        """Return each sample's mean spike in a layer, ``[B, 1, 1]``."""
         calls = self._seen[layer]
         if self._mask is None:
             return _mean_spike(calls)
@@ -338,7 +338,7 @@ class Single(nn.Module):
                 "in forward, as modules or through run or step"
             )
         self._layers = sorted(self._seen)
-        hidden = len(self.net.sizes) - 2 if isinstance(self.net, Network) else None  # others may read out
+        hidden = len(self.net.sizes) - 2 if isinstance(self.net, Network) else None  # the rest are readouts
         rates = tuple(self._rate(layer) for layer in self._layers)
         self.widths = {layer: self._width(layer) for layer in self._layers}
         self._layers = self._layers[:hidden]
@@ -360,9 +360,9 @@ class Single(nn.Module):
         return scores, rates
 
     def _observed(self, net: Network, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the scores of a perceptron and the mean spikes of its layers, which it reports itself."""
+        """Return a perceptron's scores and its layers' mean spikes, which it reports itself."""
         out = net.observe(x)
-        self._layers = list(range(len(net.sizes) - 2))  # neurons that read out are not hidden
+        self._layers = list(range(len(net.sizes) - 2))  # readout neurons are not hidden
         self.widths = dict(enumerate(net.sizes[1:]))
         return out.logits, tuple(rate.mean(1).view(-1, 1, 1) for rate in out.rates)
 
@@ -410,7 +410,7 @@ class Single(nn.Module):
         return torch.stack([rate.mean().view(1) for rate, _ in zip(rates, self._layers, strict=False)])
 
     def seen_widths(self) -> list[int]:
-        """Return the number of neurons of each layer in the last forward pass."""
+        """Return the number of neurons in each layer during the last forward pass."""
         return [self.widths[layer] for layer in self._layers]
 
     def first_weights(self) -> Sequence[Tensor]:
@@ -424,7 +424,7 @@ class Single(nn.Module):
         return [first.flatten(1)]
 
     def role(self, name: str) -> Role:
-        """Return the role of a parameter; biases and the parameters of neurons and norms do not decay."""
+        """Return a parameter's role; biases and the parameters of neurons and norms do not decay."""
         owner_name, _, last = name.rpartition(".")
         owner = self.get_submodule(owner_name)
         if isinstance(owner, Neuron):
@@ -471,7 +471,7 @@ class Single(nn.Module):
 
 
 def _every_step(net: Network, x: Tensor) -> Tensor:
-    """Return the scores of a perceptron for every step, ``[T, B, classes]``."""
+    """Return a perceptron's scores for every step, ``[T, B, classes]``."""
     signal = x.flatten(2)
     for linear, neuron in net.layers():
         signal = neuron(linear(signal))

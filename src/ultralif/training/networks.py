@@ -72,7 +72,7 @@ _GIVEN: "WeakKeyDictionary[nn.Module, tuple[str, str]]" = WeakKeyDictionary()
 
 
 def describe(net: nn.Module) -> str:
-    """Return a digest of a network's code and of everything it does not learn, as passed to training."""
+    """Return a digest of a network's code and of everything it does not learn, as it was before training."""
     now = _describe(net)
     since, given = _GIVEN.get(net, ("", ""))
     return given if since == now else now
@@ -105,7 +105,7 @@ def add_model(
     """Register the user's own network in this process and return its name.
 
     The name contains the class and the first digits of a digest of the network's code, of everything it does
-    not learn and of its task, so changed code makes a new run.
+    not learn and of its task, so changing the code starts a new run.
 
     Args:
         make: a function that returns the network.
@@ -203,13 +203,13 @@ def find_spec(config: RunConfig) -> Spec:
 
 
 def layer_sizes(config: RunConfig) -> tuple[int, ...]:
-    """Return inputs, hidden layers and classes of a config's multilayer perceptron."""
+    """Return the layer sizes of a config's multilayer perceptron: inputs, hidden layers and classes."""
     spec = find_spec(config)
     return (math.prod(spec.shape), *config.hidden, spec.classes)
 
 
 def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[nn.Module]:
-    """Return the networks of a stack; reject configs that cannot be trained, before loading any data."""
+    """Return a stack's networks; reject configs that cannot be trained, before loading any data."""
     if not configs:
         raise InputError("configs must contain at least one run, got none")
     if len({config.shared for config in configs}) > 1:
@@ -234,7 +234,7 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[n
 
 
 def build_network(config: RunConfig) -> nn.Module:
-    """Return the untrained network of a config; it depends only on the config.
+    """Return a config's untrained network, which depends only on the config.
 
     Example:
         >>> from ultralif.training import RunConfig
@@ -245,7 +245,7 @@ def build_network(config: RunConfig) -> nn.Module:
     if config.encoding in NORMALIZED and not spec.is_events and spec.normalization is None:
         known = [name for name, one in DATASETS.items() if one.normalization]
         raise InputError(
-            f"encoding {config.encoding!r} needs the mean and standard deviation of pixels, unknown for "
+            f"encoding {config.encoding!r} needs a pixel mean and standard deviation, which are unknown for "
             f"{spec.name}; choose a dataset with both ({', '.join(known)}), or encoding 'rate'"
         )
     with torch.random.fork_rng(devices=[]):
@@ -277,7 +277,7 @@ def _build_own(config: RunConfig) -> nn.Module:
 
 
 def _build_model(config: RunConfig) -> nn.Module:
-    """Return a multilayer perceptron or a network of `ultralif.models`."""
+    """Return a multilayer perceptron or a network from `ultralif.models`."""
     try:
         return Network(**network_arguments(config)) if config.model == "mlp" else _build_deep(config)
     except TypeError as error:  # a JSON value that this option does not accept
@@ -287,7 +287,7 @@ def _build_model(config: RunConfig) -> nn.Module:
 
 
 def _build_deep(config: RunConfig) -> nn.Module:
-    """Return a network of `ultralif.models`."""
+    """Return a network from `ultralif.models`."""
     from ultralif import models
 
     spec = find_spec(config)
@@ -306,13 +306,13 @@ def _build_deep(config: RunConfig) -> nn.Module:
 
 
 def build_perceptron(config: RunConfig, sizes: tuple[int, ...]) -> Network:
-    """Return the untrained multilayer perceptron of a config without its data."""
+    """Return a config's untrained multilayer perceptron without loading the data."""
     options = _neuron_options(config, sizes)
     return Network(sizes, neuron=config.neuron, neuron_options=options, readout=config.readout)
 
 
 def network_arguments(config: RunConfig) -> dict[str, Any]:
-    """Return the arguments of `ultralif.Network` for a config."""
+    """Return a config's arguments for `ultralif.Network`."""
     return {
         "sizes": layer_sizes(config),
         "neuron": config.neuron,
@@ -354,7 +354,7 @@ def _neuron_options(config: RunConfig, sizes: tuple[int, ...] | None = None) -> 
 
 
 def footprint(configs: Sequence[RunConfig]) -> tuple[int, int]:
-    """Estimate the bytes that a stack needs for its parameters with their moments, and for one step."""
+    """Estimate the memory in bytes that a stack needs for its parameters, their moments and one step."""
     if configs[0].model != "mlp":  # the memory of a step depends on the model
         return 24 * sum(p.numel() for p in build_network(configs[0]).parameters()), 0
     shared, sizes = configs[0], layer_sizes(configs[0])
@@ -381,7 +381,7 @@ class Trained(NamedTuple):
 
 
 def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Module | None = None) -> Trained:
-    """Return the network of a run, or one that comes with the library, and the config of its run."""
+    """Return a network from a run or from the library, and the config of its run."""
     from ultralif.training.zoo import is_model, read_model
 
     path = Path(source)

@@ -15,7 +15,7 @@ __all__ = ["SGD", "Adam", "Group", "Optimizer"]
 
 _KERNELS = cast(Any, torch)  # the fused kernels are not in torch's type stubs
 FEW = 16
-"""The most tensors for which our kernel is used; torch's would leave most of the GPU idle."""
+"""Maximum number of tensors for our kernel; for so few, torch's would leave most of the GPU idle."""
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -32,7 +32,7 @@ class Group:
 
 
 class _Move(NamedTuple):
-    """The arguments of a step for a group: parameters, their state, gradients and numbers."""
+    """One group's arguments for a step: parameters, their state, gradients and numbers."""
 
     columns: list[list[Tensor]]
     grads: list[Tensor]
@@ -92,7 +92,7 @@ class Optimizer:
         raise NotImplementedError
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name the tensors a step changes besides parameters; copy into them to restore them."""
+        """Return, by name, all tensors except parameters that a step changes; copy into them to restore."""
         named = {
             f"{slot}.{i}.{k}": tensor
             for i, columns in enumerate(self.kept)

@@ -1,4 +1,4 @@
-"""Options that do not change a run's result, its progress, and signals that stop it; without torch."""
+"""Options that do not affect a run's result, progress reports and stop signals; does not import torch."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ class Callback(Protocol):
 
 
 class Progress(NamedTuple):
-    """The state of a stack in training.
+    """The state of a stack being trained.
 
     Example:
         >>> progress = Progress(members=1, epoch=3, epochs=10, loss=0.2, accuracy=95.0)
@@ -80,7 +80,7 @@ def _never() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of training that do not change its results.
+    """Training options that do not affect the results.
 
     Example:
         >>> RunOptions(device="cpu", checkpoint_seconds=10.0).device
@@ -98,7 +98,7 @@ class RunOptions:
     checkpoint_seconds: float = 60.0
     """The maximum number of seconds of work lost if the process is killed."""
     callbacks: Sequence["Callback"] = ()
-    """Their ``on_epoch_end(state)`` is called after every epoch."""
+    """Objects whose ``on_epoch_end(state)`` is called after every epoch."""
     graph: bool = True
     """Record steps on a GPU; False for a network that makes decisions in Python at every step."""
 
@@ -108,7 +108,7 @@ class RunOptions:
             raise InputError(f"checkpoint_seconds must be 0 or more, got {self.checkpoint_seconds}")
 
     def numbered(self, stack: int) -> "RunOptions":
-        """Return the same options for one stack of a plan, with its number added to its progress."""
+        """Return the same options for one stack of a plan, with its number added to progress reports."""
         return replace(self, report=lambda progress: self.report(progress._replace(stack=stack)))
 
 
@@ -122,7 +122,7 @@ def say(text: str) -> None:
 
 
 def spell_time(seconds: float) -> str:
-    """Write a time in words.
+    """Format a duration for messages.
 
     Example:
         >>> spell_time(4.2), spell_time(600), spell_time(9000)
@@ -134,7 +134,7 @@ def spell_time(seconds: float) -> str:
 
 
 def spell_count(count: int, noun: str) -> str:
-    """Write a count with its noun.
+    """Format a count with its noun.
 
     Example:
         >>> spell_count(1, "run"), spell_count(1200, "run")
@@ -148,7 +148,7 @@ Report = Callable[[Progress], None]
 
 @contextmanager
 def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Report]:
-    """Show the progress of stacks; yield a function to call with the progress of one stack.
+    """Show the progress of stacks; yield a function to call with one stack's progress.
 
     Args:
         seconds: the expected time of each stack, in any unit.
@@ -193,7 +193,7 @@ class _Work:
         return f"stack {stack + 1}/{len(self.weights)}, " if len(self.weights) > 1 else ""
 
     def part(self, progress: Progress) -> float:
-        """Record the progress of a stack, and return the completed share of all work."""
+        """Record a stack's progress, and return the completed share of all work."""
         self.done[progress.stack] = progress.epoch / progress.epochs
         return sum(weight * done for weight, done in zip(self.weights, self.done, strict=True))
 
@@ -205,7 +205,7 @@ class _Lines:
         self.work = work
         self.quiet = quiet
         self.began: tuple[float, float] | None = None
-        """Time of the first report and the share done by then, which is not 0 for a resumed job."""
+        """Time of the first report and the share completed by then, which is not 0 for a resumed job."""
         self.last = time.monotonic()
 
     def report(self, progress: Progress) -> None:
@@ -236,7 +236,7 @@ def _state(progress: Progress) -> str:
 
 @contextmanager
 def stop_on_signals(*numbers: signal.Signals) -> Iterator[Callable[[], int]]:
-    """Let signals end a job after its current step; a second SIGINT ends it at once.
+    """Let signals end a job after its current step; a second SIGINT ends it immediately.
 
     Args:
         numbers: the signals; by default SIGINT and SIGTERM. Outside the main thread, they are left alone.

@@ -29,7 +29,7 @@ PATIENCE = 60.0
 
 
 class _Folders(Store):
-    """The store of a worker: it writes the folders of runs and leaves the index to the driver."""
+    """A worker's store: it writes the run folders and leaves the index to the driver."""
 
     def write(self, runs: Iterable[Finished], aside: Path | None = None) -> None:
         """Write the folders of finished runs."""
@@ -37,7 +37,7 @@ class _Folders(Store):
 
 
 class Order(NamedTuple):
-    """Settings of a worker."""
+    """A worker's settings."""
 
     root: Path
     token: str
@@ -47,7 +47,7 @@ class Order(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a task: ``done``, ``stopped``, ``too large``, ``bad input``, ``failed`` or ``lost``."""
+    """A task's outcome: ``done``, ``stopped``, ``too large``, ``bad input``, ``failed`` or ``lost``."""
 
     kind: str
     message: str = ""
@@ -70,7 +70,7 @@ class Board:
         self.code = 0
 
     def tell(self, progress: Progress) -> None:
-        """Receive the progress of a stack."""
+        """Receive a stack's progress."""
         self.news.append(progress)
 
     def take(self) -> list[Progress]:
@@ -181,7 +181,7 @@ def run_ray(
         raise InputError(f"cpus must be at least 1, got {cpus}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    if address == "local":  # Ray asks for no password, so a Ray of our own must stay on 127.0.0.1
+    if address == "local":  # Ray asks for no password, so an instance that we start must stay on 127.0.0.1
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     ray = need("ray", "ray")
     store = Store(store.root.resolve())
@@ -193,7 +193,7 @@ def run_ray(
         board = _remote(ray, Board, num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         train = _remote(ray, train_task, num_cpus=0 if on_gpu else cpus, num_gpus=int(on_gpu), max_retries=0)
         tasks = [StackTask(number, list(stack)) for number, stack in enumerate(stacks)]
-        tasks.sort(key=_work, reverse=True)  # so that no long stack remains for the end
+        tasks.sort(key=_work, reverse=True)  # so that no long stack is left until the end
         yield from _drive(
             ray, lambda task: train.remote(task, order, board), board, tasks, store, needed, options
         )
@@ -253,7 +253,7 @@ def _work(task: StackTask) -> int:
 
 
 def _outcome(ray: Any, ref: Any, task: StackTask) -> Outcome:
-    """Return the outcome of a task; a task without an outcome is lost."""
+    """Return a task's outcome; a task without one is lost."""
     try:
         outcome: Outcome = ray.get(ref)
         return outcome
@@ -282,7 +282,7 @@ def _again(task: StackTask, outcome: Outcome, report: Callable[[Progress], None]
 
 
 def _gathered(store: Store, task: StackTask, report: Callable[[Progress], None]) -> Iterator[Result]:
-    """Add the runs of a stack to the index after a worker finished it, and yield their results."""
+    """Add a stack's runs to the index after a worker has finished it, and yield their results."""
     if not store.adopt([config.id for config in task.stack]):
         raise JobError(
             f"a worker finished stack {task.number + 1}, but its runs are incomplete in {store.root}; check "
@@ -298,7 +298,7 @@ def _results(store: Store, task: StackTask, report: Callable[[Progress], None]) 
 
 
 def _pass_on(ray: Any, board: Any, running: dict[Any, StackTask], report: Callable[[Progress], None]) -> None:
-    """Pass on the progress of the workers."""
+    """Pass on the workers' progress."""
     by_number = {task.number: task for task in running.values()}
     with suppress(ray.exceptions.RayError):
         for progress in ray.get(board.take.remote(), timeout=10):

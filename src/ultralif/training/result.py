@@ -54,15 +54,15 @@ def relative_sops(timesteps: float, rate: float) -> float:
 
 
 def snn_energy(timesteps: float, rate: float, synapses: int) -> float:
-    r"""Return a spiking network's energy in the paper, :math:`T \bar s N_{syn} E_{AC}` (appendix D.7).
+    r"""Return the paper's energy for a spiking network, :math:`T \bar s N_{syn} E_{AC}` (appendix D.7).
 
-    It is in picojoules and counts only additions, so it is meaningful only for binary spikes.
+    The unit is picojoules. Only additions are counted, so the value is meaningful only for binary spikes.
     """
     return relative_sops(timesteps, rate) * synapses * E_AC
 
 
 def ann_energy(synapses: int) -> float:
-    r"""Return the same network's energy without spikes in picojoules, :math:`N_{syn} E_{MAC}`."""
+    r"""Return the paper's energy in picojoules for a network without spikes, :math:`N_{syn} E_{MAC}`."""
     return synapses * E_MAC
 
 
@@ -75,7 +75,7 @@ class Operations:
 
     @property
     def energy(self) -> float:
-        """The energy of these operations in picojoules."""
+        """The energy of these operations, in picojoules."""
         return self.macs * E_MAC + self.acs * E_AC
 
 
@@ -167,11 +167,11 @@ def break_even(timesteps: float, synapses: int, neurons: int) -> float:
 
 
 MOST = 1 << 20
-"""The maximum number of samples in a packed text."""
+"""The maximum number of samples in a packed string."""
 
 
 def pack_hits(hits: "NDArray[np.bool_]") -> str:
-    """Return a text with the number of samples and one compressed bit for each.
+    """Return a string with the number of samples and one compressed bit per sample.
 
     Example:
         >>> import numpy as np
@@ -226,14 +226,14 @@ class Reader:
         return Reader({} if value is None else value, f"{name} of {self.source}")
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a short text."""
+        """Return a short string."""
         value = self.values.get(name, default)
         if not isinstance(value, str) or len(value) > 4096:
             raise self._wrong(name, "a text")
         return value
 
     def long_text(self, name: str) -> str | None:
-        """Return a text, if there is one."""
+        """Return a string, if there is one."""
         value = self.values.get(name)
         if value is not None and (not isinstance(value, str) or len(value) > LONGEST):
             raise self._wrong(name, "a text")
@@ -244,10 +244,10 @@ class Reader:
         return self._number(name, self.values.get(name))
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """Return a nonnegative whole number."""
+        """Return a nonnegative integer."""
         value = self.values.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-            raise self._wrong(name, "a whole number")
+            raise self._wrong(name, "an integer of at least 0")
         return value
 
     def numbers(self, name: str) -> tuple[float | None, ...] | None:
@@ -265,7 +265,7 @@ class Reader:
         return None if macs is None or acs is None else Operations(macs, acs)
 
     def layers(self, name: str) -> dict[str, Operations]:
-        """Return counted operations by the name of their layer."""
+        """Return counted operations by layer name."""
         value = self.values.get(name, [])
         if not isinstance(value, list) or len(value) > LONGEST:
             raise self._wrong(name, "a list of objects")
@@ -277,7 +277,7 @@ class Reader:
         return {name: self.number(name) for name in self.values}
 
     def scalars(self) -> dict[str, Any]:
-        """Return the entries that are text or numbers."""
+        """Return the entries that are strings or numbers."""
         return {name: v for name, v in self.values.items() if isinstance(v, str | int | float | None)}
 
     def _number(self, name: str, value: Any) -> float | None:
@@ -350,7 +350,7 @@ class ByEpoch:
 
     @property
     def best(self) -> float | None:
-        """The best test accuracy of any epoch, which is the number published in the paper."""
+        """The best test accuracy of any epoch, which is what the paper reports."""
         return max((value for value in self.test or () if value is not None), default=None)
 
 
@@ -393,7 +393,7 @@ class Result:
     epochs: int = 0
     """The epoch from which the final parameters were taken."""
     seconds: float | None = None
-    """Wall time of the stack in which it was trained."""
+    """Wall time for training the whole stack that contained this run."""
     stacked: int | None = None
     """Number of members of that stack."""
     finished: float = 0.0

@@ -9,10 +9,10 @@ __all__ = ["changes_within", "epoch_mode", "hard_epochs", "learning_rate", "temp
 
 
 def learning_rate(config: RunConfig, epoch: int, part: float = 0.0) -> float:
-    """Return the learning rate of an epoch: constant, or falling linearly or along half a cosine.
+    """Return an epoch's learning rate: constant, or falling linearly or along half a cosine.
 
     Args:
-        config: the config of the run.
+        config: the run's config.
         epoch: counted from 0.
         part: the completed share of the epoch. Warm-up and the linear schedule change the rate within an
             epoch; the cosine schedule does not.
@@ -33,7 +33,7 @@ def changes_within(config: RunConfig, epoch: int) -> bool:
 
 
 def temperature(config: RunConfig, epoch: int) -> float | None:
-    """Return the annealed temperature of an epoch, counted from 0; None without annealing."""
+    """Return the annealed temperature for an epoch, counted from 0; None without annealing."""
     if config.anneal is None:
         return None
     first, last = config.anneal

@@ -61,7 +61,7 @@ class Busy(JobError):
 def locked(path: Path) -> Iterator[None]:
     """Hold a file lock, and remove the file at the end; a crash also releases the lock.
 
-    Windows has no such locks, so there nothing stops two processes from training the same runs.
+    Windows has no such locks, so two processes there can train the same runs.
     """
     with _taken(path) as file:
         try:
@@ -138,7 +138,7 @@ class Run(NamedTuple):
 
 
 def write_run(folder: Path, run: Finished, aside: Path | None = None) -> Result:
-    """Write the folder of a finished run, and return its result, completed from its history.
+    """Write a finished run's folder, and return its result, completed from its history.
 
     Args:
         folder: the folder to write.
@@ -180,7 +180,7 @@ def load_run(folder: Path) -> tuple[Contents, Result, list[dict[str, Any]]]:
 
 
 def is_id(name: str) -> bool:
-    """Return whether a text has the form of a run's name."""
+    """Return whether a string is a valid run name."""
     return re.fullmatch("[0-9a-f]{12}", name) is not None
 
 
@@ -280,7 +280,7 @@ def insert(index: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def as_row(result: Result) -> tuple[Any, ...]:
-    """Return the row of a run."""
+    """Return a run's row."""
     names = ("id", "finished", "status", "dataset", "neuron", "timesteps", "seed", "sparsity")
     return (*(getattr(result, name) for name in names), json.dumps(plain(result.to_dict())))
 
@@ -306,7 +306,7 @@ class NoSuchRun(InputError):
 
 
 def _ignore(complaint: str) -> None:
-    """Ignore a complaint."""
+    """Ignore a message."""
 
 
 class Store:
@@ -343,7 +343,7 @@ class Store:
         return self.root / "index.sqlite"
 
     def path(self, run: str) -> Path:
-        """Return the folder of a run, which is inside the store."""
+        """Return a run's folder, which is inside the store."""
         if not is_id(run):
             raise InputError(
                 f"{visible(run)!r} is not the name of a run, which has 12 digits from 0-9 and a-f"
@@ -411,7 +411,7 @@ class Store:
         return Run(RunConfig.from_dict(contents.documents["config"]), contents, result, history)
 
     def read_result(self, run: str) -> tuple[Result, list[dict[str, Any]]]:
-        """Return the result and history of a run; its neuron need not be known here."""
+        """Return a run's result and history; its neuron need not be known here."""
         _, result, history = load_run(self.path(self.find(run)))
         return result, history
 
@@ -434,7 +434,7 @@ class Store:
         raise NoSuchRun(f"there is no run {run!r} in {self.root}; see: ultralif runs list")
 
     def finished(self, runs: Iterable[str]) -> set[str]:
-        """Return the names of those runs that are stored, including diverged ones."""
+        """Return which of these runs are stored, including diverged ones."""
         wanted = set(runs)
         rows = self._select(f"SELECT id FROM runs WHERE {NAMED}", (json.dumps(list(wanted)),))  # noqa: S608
         return wanted.intersection(row[0] for row in rows)
@@ -557,7 +557,7 @@ class Store:
         return rows, complaints
 
     def _select(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; a store with neither an index nor runs has none."""
+        """Return a query's rows; a store with neither an index nor runs has none."""
         if not self.index.exists() and not self._is_lost():
             return []
         with self._open() as index:

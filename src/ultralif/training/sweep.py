@@ -29,10 +29,10 @@ def grid(
     sparsities: Sequence[float],
     seeds: Sequence[int],
 ) -> list[RunConfig]:
-    """Return the config of every combination, each once.
+    """Return one config for each combination of the given values.
 
     Args:
-        base: the config with all other values.
+        base: the config that supplies all other values.
         neurons: names of neurons, or ``all``, ``ultra``, ``baselines``, ``every``.
         timesteps: numbers of time steps T.
         sparsities: weights lambda of the spike penalty.
@@ -61,7 +61,7 @@ def plan(
     """Return the unfinished stacks: runs that share data, order and schedule are trained together.
 
     Args:
-        configs: all wanted runs.
+        configs: all runs to train.
         store: the store whose finished runs are left out.
         largest: the maximum number of members with the same seed in a stack.
         seeds: the maximum number of seeds in a stack; on a GPU, several take little more time than one.
@@ -111,7 +111,7 @@ ENOUGH = 2.0
 
 
 def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> list[float]:
-    """Estimate the training time of each stack in seconds, excluding data loading and evaluation.
+    """Estimate each stack's training time in seconds, excluding data loading and evaluation.
 
     Example:
         >>> from ultralif.training import RunConfig
@@ -130,7 +130,7 @@ def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> lis
 
 
 def _key(stack: Sequence[RunConfig]) -> tuple[str, ...]:
-    """Return the values that determine the time of a step."""
+    """Return the values that determine how long a step takes."""
     return tuple(config.with_(seed=0, sparsity=0.0).id for config in stack)
 
 

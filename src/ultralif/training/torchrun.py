@@ -39,14 +39,14 @@ __all__ = ["train_distributed"]
 
 @dataclass(frozen=True)
 class _Group:
-    """The processes that train together, as one of them sees them."""
+    """The group of processes that train together, as seen by one of them."""
 
     rank: int
     size: int
     device: torch.device
 
     def part(self, count: int) -> slice:
-        """Return this process's samples of a batch: an even share, which may be empty."""
+        """Return this process's even share of a batch, which may be empty."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def most(self, value: int) -> int:
@@ -76,8 +76,8 @@ def train_distributed(
     """Train one network as one of the processes started by ``torchrun``; only the first process writes.
 
     Up to rounding, one process with the same ``batch_size`` would give the same result. With batch norm or
-    dropout it differs, because each process uses the statistics and random draws of its own part. A run may
-    be resumed with a different number of processes; all must be able to read the folder of the runs.
+    dropout, the result differs, because each process uses the statistics and random draws of its own part. A
+    run can be resumed with a different number of processes; all must be able to read the runs folder.
 
     Args:
         config: the run; ``batch_size`` is the total over all processes.

@@ -29,7 +29,7 @@ def _folders() -> tuple[Path, Path]:
 
 
 def cards() -> dict[str, dict[str, Any]]:
-    """Return the card of every network by its name, such as ``n-mnist/ultradlif-t1``."""
+    """Return every network's card by name, such as ``n-mnist/ultradlif-t1``."""
     shipped, fetched = (_read_index(folder) for folder in _folders())
     return fetched | shipped
 
@@ -44,7 +44,7 @@ def is_model(source: str) -> bool:
 
 
 def _read_index(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the cards of a zoo, or none if it has no index."""
+    """Return a zoo's cards, or none if it has no index."""
     path = folder / "index.json"
     if not path.is_file():
         return {}
@@ -97,7 +97,7 @@ def _check(name: str, card: dict[str, Any], content: bytes) -> None:
         RunConfig.from_dict(card["config"])
         numbers = {mode: float(card["accuracy"][mode]) for mode in card["accuracy"]}
         if not isinstance(card["run"], str) or not all(map(isfinite, numbers.values())):
-            raise ValueError("its run or its accuracy does not have the form of a card")
+            raise ValueError("its card has an invalid run or accuracy")
         unpacked(load(content))
     except (InputError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = visible(" ".join(f"{type(error).__name__}: {error}".split()))
