@@ -21,7 +21,7 @@ ALWAYS = 0.95
 WEAK, STRONG = 0.02, 20.0
 """Limits for the mean magnitude of the current, in units of the threshold."""
 VANISHED, EXPLODED = 1e-3, 1e3
-"""Limits for a layer's gradient, in units of the last layer's gradient."""
+"""Limits for a layer's gradient, relative to the last layer's gradient."""
 FEW_SPIKES = 1.0
 """Spikes per sample and class below which the readout is starved."""
 
@@ -95,7 +95,7 @@ class _Calls(NamedTuple):
         return torch.cat([x.detach() for x in self.currents])
 
     def fired(self) -> Tensor:
-        """Return where the membrane was above the threshold, as 0 and 1."""
+        """Return 1 where the membrane was above the threshold, and 0 elsewhere."""
         return (torch.cat([s.detach() for s in self.spikes]) > 0.5).float()
 
     def gradient(self) -> float:
@@ -223,7 +223,7 @@ def _scale_to_rate(net: nn.Module, x: Tensor, neuron: Neuron[Any], source: nn.Mo
 
 
 def _observe(net: nn.Module, x: Tensor) -> tuple[list[_Calls], dict[Neuron[Any], nn.Module]]:
-    """Run a network; return the calls of its neurons, and the module that drives each neuron."""
+    """Run a network; return its neurons' calls, and the module that drives each neuron."""
     feedback = {m for layer in net.modules() if isinstance(layer, Recurrent) for m in layer.linear.modules()}
     latest: list[nn.Module] = []
     sources: dict[Neuron[Any], nn.Module] = {}
@@ -366,7 +366,7 @@ def _check_input(x: Tensor, targets: Tensor) -> Iterator[Finding]:
 
 
 def _sparse(values: Tensor) -> bool:
-    """Return whether values look like event counts: small whole numbers, most of them zero."""
+    """Return whether values look like event counts: small integers, most of them zero."""
     return bool((values == values.round()).all()) and float((values == 0).float().mean()) > 0.8
 
 

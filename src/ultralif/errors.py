@@ -58,7 +58,7 @@ _TOO_LARGE = re.compile(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that memory ran out, or that a request exceeds any memory."""
+    """Return whether an error means that memory ran out, or that no machine could meet the request."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     said = isinstance(error, RuntimeError | ValueError | OverflowError) and _TOO_LARGE.search(str(error))

@@ -48,7 +48,7 @@ class BadFile(InputError):
 
 
 def inside(root: Path, name: str | Path) -> Path:
-    """Return the path of a name inside a folder after following links; reject one that leads outside.
+    """Resolve a name inside a folder, following links; reject one that leads outside.
 
     Args:
         root: the folder.
@@ -130,12 +130,12 @@ def read_text(path: Path, limit: int = TEXT) -> str:
 
 
 def read_json(path: Path, limit: int = TEXT, *, links: bool = True) -> Any:
-    """Return the value in a JSON file; accepts the arguments of `read_bytes`."""
+    """Return the parsed contents of a JSON file; accepts the arguments of `read_bytes`."""
     return parse_json(read_bytes(path, limit, links=links), shown(path))
 
 
 def parse_json(content: bytes | str, source: str) -> Any:
-    """Return the value of UTF-8 JSON text; errors name the ``source``."""
+    """Parse UTF-8 JSON text; errors name the ``source``."""
     try:
         value = json.loads(content)
     except RecursionError as error:

@@ -15,7 +15,7 @@ def lazy(
     Args:
         package: its name.
         homes: the submodule that defines each public name.
-        submodules: those that are names of the package themselves.
+        submodules: submodules that are themselves public names of the package.
     """
 
     def find(name: str) -> Any:

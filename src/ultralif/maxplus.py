@@ -194,7 +194,9 @@ def eigenvector(a: Tensor) -> Tensor:
 
 
 def star(a: Tensor) -> Tensor:
-    r"""Return the Kleene star :math:`A^* = I \oplus A \oplus A^{\otimes 2} \oplus \dots`, the best walks.
+    r"""Return the Kleene star :math:`A^* = I \oplus A \oplus A^{\otimes 2} \oplus \dots`.
+
+    Entry ij is the largest weight of any walk from i to j.
 
     Raise an InputError if it diverges, that is, if there is a circuit of positive weight.
 

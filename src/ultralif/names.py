@@ -73,7 +73,7 @@ def find_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def similar(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that a wrong one probably stands for, judged by initials or similar spelling.
+    """Return the known name that was probably meant, judged by initials or similar spelling.
 
     Example:
         >>> similar("lr", ["epochs", "learning_rate"]), similar("--epoch", ["--epochs"]), similar("x", ["y"])

@@ -162,7 +162,7 @@ def spike_count(
     labels: Sequence[str] = (),
     axes: "Axes | None" = None,
 ) -> "Axes":
-    """Draw how often each neuron fired: bars for a few neurons, a histogram of the rates of many.
+    """Draw how often each neuron fired: bars for a few neurons, or a histogram of rates for many.
 
     Args:
         spikes: ``[T, N]``, ``[T, B, *features]`` or a recording.
@@ -236,7 +236,7 @@ def _tiled(tiles: Tensor) -> Tensor:
 def temperature(
     *runs: Result | str | Path, runs_dir: str | Path | None = None, axes: "Axes | None" = None
 ) -> "Axes":
-    """Draw the temperature of runs over their epochs.
+    """Plot the temperatures of runs against the epoch.
 
     Args:
         runs: results, folders, or the names of runs.
@@ -302,7 +302,7 @@ def _frames(frames: Tensor) -> Tensor:
 
 
 def _picture(frame: Tensor) -> NDArray[np.float32]:
-    """Return a frame in the form that matplotlib draws: events as ON minus OFF."""
+    """Return a frame in a form that matplotlib can draw; events become ON minus OFF."""
     if frame.dim() == 2:
         return frame.numpy()
     if len(frame) == 2:
