@@ -1,4 +1,4 @@
-"""Pure functions: tensors in, tensors out. The definition of every neuron."""
+"""Define every neuron as pure functions of tensors."""
 
 from ultralif.functional.baselines import (
     AdaptiveState,

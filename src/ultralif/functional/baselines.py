@@ -45,8 +45,8 @@ class AdaptiveState(NamedTuple):
 def leaky_integrator_step(current: Tensor, v: Tensor, *, leak: Constant) -> tuple[Tensor, Tensor]:
     r"""Advance a leaky integrator, :math:`v \leftarrow \tau v + I`; return the membrane twice.
 
-    The first is the step's output, the second the next state. It never fires. A synaptic
-    current is such a membrane, whose output drives a neuron.
+    The first copy is the step's output, the second the next state. The integrator never fires. A synaptic
+    current is such an integrator; its output drives a neuron.
 
     Args:
         current: ``[B, *features]``.
@@ -87,10 +87,10 @@ def lif_step(
         threshold: spike threshold.
         v_reset: potential after a spike, for ``reset="zero"``.
         surrogate_slope: steepness beta of the surrogate gradient.
-        surrogate: its shape, such as ``atan``: see `ultralif.functional.surrogate_spike`.
+        surrogate: name of the surrogate, such as ``atan``: see `ultralif.functional.surrogate_spike`.
         mode: ``hard``, binary spikes with a surrogate gradient; ``soft``, the surrogate's antiderivative.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``: see `ultralif.functional.fire`.
-        detach_reset: do not differentiate the reset with respect to the spike. None: only for binary spikes.
+        detach_reset: do not differentiate the reset with respect to the spike. None: detach binary spikes.
         delayed_reset: reset by the previous step's spike, before firing.
 
     Example:
@@ -127,8 +127,8 @@ def adalif_step(
 
     .. math:: \theta = \theta_0 + \beta_a b, \quad b \leftarrow \tau_a b + (1 - \tau_a) s
 
-    With the paper's indices, a step's threshold uses the adaptation of the step before, so that a spike
-    raises the threshold two steps later. In Bellec et al. 2018 it does so one step later.
+    As the paper indexes it, a step's threshold uses the previous step's adaptation, so a spike raises the
+    threshold two steps later. In Bellec et al. 2018 the threshold rises one step later.
 
     Args:
         current: ``[B, *features]``.
@@ -139,7 +139,7 @@ def adalif_step(
         adapt_decay: tau_a, the decay factor of the adaptation.
         v_reset: as in `lif_step`, like the arguments below.
         surrogate_slope: steepness of the surrogate gradient.
-        surrogate: its shape.
+        surrogate: name of the surrogate.
         mode: ``hard`` or ``soft``.
         reset: ``zero``, ``subtract`` (the adapted threshold) or ``none``.
         detach_reset: do not differentiate the reset with respect to the spike.
@@ -223,7 +223,7 @@ def softlif_step(
 
     .. math:: \tilde v = \tau v + I, \quad s = \sigma((\tilde v - \theta)/\epsilon)
 
-    It is the control: a comparison with UltraLIF shows what the log-sum-exp adds to an exact gradient.
+    It serves as a control: comparing it with UltraLIF shows what the log-sum-exp adds to an exact gradient.
 
     Args:
         current: ``[B, *features]``.

@@ -1,9 +1,9 @@
-r"""Solve spike resets in parallel over time: Newton's method on the whole sequence.
+r"""Solve spike resets in parallel over time, with Newton's method on the whole sequence.
 
 The membranes :math:`V_t = f(V_{t-1}, I_t)` are the solution of T equations. Around a guess :math:`W` each
-equation is approximately the line :math:`V_t = f(W_{t-1}, I_t) + f'(W_{t-1}, I_t) (V_{t-1} - W_{t-1})`. Lines
-compose to lines, so one scan solves them all and gives the next guess. Every sweep solves at least one more
-step. If f is smooth and forgets, as with soft spikes, a few sweeps solve all of them.
+equation is approximately the line :math:`V_t = f(W_{t-1}, I_t) + f'(W_{t-1}, I_t) (V_{t-1} - W_{t-1})`. The
+composition of two lines is a line, so one scan solves them all and yields the next guess. Each sweep solves
+at least one more step. If f is smooth and its memory fades, as with soft spikes, a few sweeps are enough.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,15 @@ def newton(
 ) -> tuple[Tensor, int]:
     """Return the membrane after every step, ``[T, ...]``, and the number of sweeps.
 
-    The gradients with respect to the current and everything that the step reads are exact; they take one more
-    scan.
+    The gradients with respect to the current and to everything else the step reads are exact. Computing them
+    takes one more scan.
 
     Args:
         step: maps the membrane and the current of a step to the next membrane, element by element. It is
             called with all time steps at once.
         current: ``[T, ...]``.
         v0: the membrane before the first step.
-        tolerance: the largest change of a membrane in the last sweep.
+        tolerance: stop once no membrane changes by more than this in a sweep.
         most: the maximum number of sweeps, after which the membranes are returned even if they still change.
 
     Example:
@@ -49,7 +49,7 @@ def newton(
 
 
 def affine_scan(slope: Tensor, offset: Tensor, start: Tensor) -> Tensor:
-    """Return every ``y[t] = slope[t] y[t - 1] + offset[t]`` in 2 log2(T) rounds.
+    """Compute every ``y[t] = slope[t] y[t - 1] + offset[t]`` in 2 log2(T) rounds.
 
     Args:
         slope: ``[T, ...]``.
@@ -71,7 +71,7 @@ def _lines(step: Step, current: Tensor, guess: Tensor, v0: Tensor) -> tuple[Tens
 
 
 def _compose(slope: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the line from the start to every step: first for neighbours, then for the steps between."""
+    """Return the line from the start to each step: compose neighbours, then fill in the steps between."""
     time = len(slope)
     if time == 1:
         return slope, offset

@@ -9,13 +9,13 @@ Unless a spike resets the membrane, a time step acts on it like a matrix on the 
     \tilde V_t = (V_{t-1} + \log\tau) \oplus I_t, \quad V_t = \tilde V_t - (0 \oplus (\tilde V_t - V_{sat}))
 
 where :math:`\oplus` is log-sum-exp at temperature eps, or the maximum in tropical mode, and the second entry
-of the product is subtracted from the first. In :math:`u = e^{V/\epsilon}` the step is the linear
-:math:`\tilde u = \lambda u + c` with :math:`\lambda = \tau^{1/\epsilon}`, followed by the saturating reset
-:math:`\tilde u / (1 + \tilde u/U)`. :math:`V_{sat} = \infty` is no reset at all.
+of the product is subtracted from the first. In terms of :math:`u = e^{V/\epsilon}`, the step is the linear
+map :math:`\tilde u = \lambda u + c` with :math:`\lambda = \tau^{1/\epsilon}`, followed by the saturating
+reset :math:`\tilde u / (1 + \tilde u/U)`. :math:`V_{sat} = \infty` means no reset.
 
-Matrix products are associative, so all of :math:`M_t \otimes \dots \otimes M_1` follow from 2 log2(T) rounds
-of products. Adding a number to all entries of a matrix does not change its map, so each product is shifted so
-that its largest entry is 0, and nothing overflows.
+Matrix products are associative, so all of :math:`M_t \otimes \dots \otimes M_1` can be computed in 2 log2(T)
+rounds of products. Adding a number to all entries of a matrix does not change its map, so each product is
+shifted so that its largest entry is 0, and nothing overflows.
 """
 
 import math
@@ -58,7 +58,7 @@ def membranes(
 
 
 def follow(products: Tensor, v0: Tensor, eps: Constant, tropical: bool = False) -> Tensor:
-    """Return a membrane ``[B, *features]``, then each of the products ``[2, 2, T, ...]`` applied to it."""
+    """Return a membrane ``[B, *features]``, followed by the result of applying each of the products to it."""
     start = torch.stack((v0, torch.zeros_like(v0))).unsqueeze(1)
     after, scale = product(products, start.unsqueeze(1), eps, tropical)[:, 0]
     return torch.cat((v0.unsqueeze(0), after - scale))

@@ -72,12 +72,12 @@ def fire(
 
 
 def saturate(potential: Tensor, v_sat: Constant, eps: Constant, mode: Mode) -> Tensor:
-    r"""Return the soft minimum of the potential and a ceiling, and in tropical mode the minimum.
+    r"""Return the soft minimum of the potential and a ceiling, or the minimum in tropical mode.
 
     .. math:: V = -\mathrm{LSE}_\epsilon(-P, -V_{sat})
 
     For :math:`u = e^{V/\epsilon}` it is the Moebius map :math:`u / (1 + u / u_{sat})`. UltraLIF's membrane
-    is affine in u, so membrane and reset together are a Moebius map of u that depends on no spike.
+    is affine in u, so membrane and reset together are a Moebius map of u that does not depend on the spike.
 
     Example:
         >>> saturate(torch.tensor([0.5, 3.0]), 2.0, 0.1, "tropical")

@@ -1,4 +1,4 @@
-"""Define every neuron over time, by repeating its step."""
+"""Define every neuron over a sequence by repeating its step."""
 
 import inspect
 from collections.abc import Callable
@@ -91,7 +91,7 @@ def over_time(
         run.__module__ = step.__module__
         run.__doc__ = (
             f"Run `{step.__name__}` over ``[T, B, *features]``; return spikes and last state.\n\n"
-            "``v0=None`` starts at rest; the constants are those of the step."
+            "``v0=None`` starts at rest; the remaining arguments are the step's constants."
         )
         vars(run)["__signature__"] = signature.replace(parameters=[*leading, *constants])
         return run

@@ -28,7 +28,7 @@ Surrogate = SurrogateName | Callable[[Tensor], Tensor]
 
 
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
-    """Return the value of ``hard``, exactly, with every derivative of ``soft``.
+    """Return exactly the value of ``hard``, with all derivatives of ``soft``.
 
     ``soft - soft.detach()`` is zero in floating point, so binary spikes stay binary; where ``soft`` is NaN
     the result is NaN.
@@ -58,7 +58,7 @@ def _triangle(z: Tensor) -> Tensor:
 
 
 def _superspike(z: Tensor) -> Tensor:
-    # z / (1 + |z|), without the rounding error of its derivative. At 0, only clamp has a derivative.
+    # Equal to z / (1 + |z|), but its derivative has no rounding error. At 0, only clamp has a derivative.
     return 1 / (1 + torch.relu(-z)) - 1 / (1 + z.clamp(min=0))
 
 
@@ -94,7 +94,7 @@ def surrogate_spike(
         slope: steepness beta > 0; its inverse is the surrogate's width.
         surrogate: ``atan``, ``sigmoid``, ``triangle`` or ``superspike``; or a function that returns the
             spike of ``v - threshold`` and has its own gradient, such as those in snnTorch and SpikingJelly.
-            A function has no slope, no soft mode and no kernel.
+            A function cannot be combined with a slope or soft mode, and has no kernel.
         mode: ``hard``, binary spikes with the gradient of F(z), which is :math:`\beta F'(z)` for v;
             ``soft``, F(z) itself.
 
@@ -122,8 +122,8 @@ def dspike_curve(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor
 
     .. math:: \frac{\tanh(k (v/2\theta - 1/2)) + \tanh(k/2)}{2 \tanh(k/2)}
 
-    Unclipped, as in the paper, it leaves that range outside ``0 <= v <= 2 * threshold``. A learned k
-    then falls, because a smaller k raises the gradient.
+    The paper does not clip the curve, which leaves [0, 1] unless ``0 <= v <= 2 * threshold``. Without
+    clipping, a learned k falls, because a smaller k raises the gradient.
 
     Args:
         v: membrane potential.

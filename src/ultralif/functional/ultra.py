@@ -1,4 +1,4 @@
-"""Ultradiscretized neurons: log-sum-exp membranes whose gradients are exact."""
+"""Ultradiscretized neurons: log-sum-exp membranes with exact gradients."""
 
 import math
 from typing import get_args
@@ -66,7 +66,7 @@ def ultralif_step(
             place of the log-sum-exp, with binary spikes.
         reset: ``zero``, ``subtract`` (the threshold), ``none``, or ``saturate``, a soft minimum with
             ``v_sat`` that needs no spike.
-        detach_reset: do not differentiate the reset with respect to the spike. None: only for binary spikes.
+        detach_reset: do not differentiate the reset with respect to the spike. None: detach binary spikes.
         delayed_reset: reset by the previous step's spike, as in the paper's architecture section (eqs. 23,
             24). The paper's definition resets by the new spike.
         v_sat: the ceiling of ``reset="saturate"``.
@@ -119,8 +119,9 @@ def ultradlif_step(
         mode: as in `ultralif_step`.
         coupled_axis: the axis along which neighbours are coupled, as a negative index: -3 is the channel axis
             of ``[C, H, W]``. The neurons along it form a ring.
-        centered: subtract ``eps * log(3)``, which preserves the mean; otherwise a layer without input rises
-            by that amount at every step. In tropical mode, the limit eps -> 0, nothing is subtracted.
+        centered: subtract ``eps * log(3)``, which preserves the mean; otherwise the membranes of a layer
+            without input rise by that amount at every step. In tropical mode, the limit eps -> 0, nothing is
+            subtracted.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``.
         detach_reset: as in `ultralif_step`.
         delayed_reset: as in `ultralif_step`.
