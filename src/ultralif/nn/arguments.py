@@ -33,7 +33,7 @@ def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signatur
 
 
 def unexpected_values(neuron: str, values: Sequence[Any], signature: inspect.Signature) -> TypeError | None:
-    """Return the error for positional values, if a neuron only accepts keyword arguments.
+    """Return the error for positional arguments to a neuron that only accepts keyword arguments.
 
     Args:
         neuron: the name of the neuron's class.

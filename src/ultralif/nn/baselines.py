@@ -26,7 +26,7 @@ class DSpike(Neuron[State]):
         learn_leak: learn the leak. None: only in DSpikePlus.
         learn_sharpness: learn the sharpness. None: yes.
         sharpness_range: bounds of a learned sharpness, which would otherwise drift to 0.
-        options: the arguments of every `Neuron`; the threshold is positive.
+        options: the arguments of every `Neuron`; the threshold must be positive.
 
     Example:
         >>> DSpike(sharpness=3.0).constants()["sharpness"]
@@ -123,10 +123,10 @@ class _Surrogate(Neuron[S]):
 class LIF(_Surrogate[State]):
     """Leaky integrate-and-fire with binary spikes and a surrogate gradient.
 
-    Its default surrogate is an arctangent with slope 2, as in snnTorch. In soft mode the
-    surrogate's own curve is the spike, and the gradient is exact. `ultralif.functional.lif_step` is the
-    formula. The arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak`` and
-    ``learn_slope``, and those of every `Neuron`.
+    Its default surrogate is an arctangent with slope 2, as in snnTorch. In soft mode, the spike is the
+    surrogate's antiderivative, and the gradient is exact. The formula is `ultralif.functional.lif_step`. The
+    arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak`` and ``learn_slope``, and those
+    of every `Neuron`.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Check the inputs of a neuron, with one clear error for each kind of bad input."""
+"""Check a neuron's inputs, with a clear error for each kind of bad input."""
 
 from collections.abc import Iterable, Sequence
 

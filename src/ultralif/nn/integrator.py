@@ -15,7 +15,7 @@ __all__ = ["LeakyIntegrator"]
 
 
 class LeakyIntegrator(Parametrized):
-    """A membrane without threshold over ``[T, B, *features]``: `ultralif.functional.leaky_integrator_step`.
+    """A membrane without a threshold over ``[T, B, *features]``: `ultralif.functional.leaky_integrator_step`.
 
     Use it as the last layer for regression and for membrane readouts. Its gradient is exact. It never
     spikes, so it is left out of spike rates and penalties, and modes have no effect on it.

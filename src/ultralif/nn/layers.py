@@ -26,8 +26,8 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 class TimeDistributed(nn.Module):
     """Apply a module for batches ``[B, ...]`` to a sequence ``[T, B, ...]`` by folding time into the batch.
 
-    Convolutions and pooling need it; `nn.Linear` does not, because it accepts any leading axes. A convolution
-    of one image expanded over time, ``image.expand(T, *image.shape)``, is computed once.
+    Convolutions and pooling need it; `nn.Linear` does not, because it accepts any leading axes. The
+    convolution of an image expanded over time, ``image.expand(T, *image.shape)``, is computed only once.
 
     Example:
         >>> conv = TimeDistributed(nn.Conv2d(1, 8, 3))
@@ -43,7 +43,7 @@ class TimeDistributed(nn.Module):
         """Return ``[T, B, ...]`` for ``[T, B, ...]``; a tuple if the module returns one."""
         folded: Any
         if self._repeats(x):
-            folded = torch.cat([self.module(x[0])] * len(x))  # a copy for each step: callers may change it
+            folded = torch.cat([self.module(x[0])] * len(x))  # callers may modify each copy
         else:
             folded = _apply(self.module, x.flatten(0, 1))
         if isinstance(folded, tuple):  # such as the maxima and their positions
@@ -51,7 +51,7 @@ class TimeDistributed(nn.Module):
         return folded.reshape(*x.shape[:2], *folded.shape[1:])
 
     def _repeats(self, x: Tensor) -> bool:
-        """Return whether all steps are one image; a trace of the module must also hold for other inputs."""
+        """Return whether all steps share one image; False while tracing, as a trace must fit any input."""
         if type(self.module) not in CONVOLUTIONS or is_watched(self.module):
             return False
         return is_plain(x) and not is_tracing() and x.stride(0) == 0 and len(x) > 1
@@ -63,7 +63,7 @@ def is_watched(module: nn.Module) -> bool:
 
 
 def shown(neuron: nn.Module, current: Tensor, spikes: Tensor) -> Tensor:
-    """Run the hooks of a neuron that took single steps, as if it had been called on the whole sequence."""
+    """Run the hooks of a neuron that ran step by step, as if it had been called on the whole sequence."""
     before = neuron.__dict__.get("forward")
     neuron.__dict__["forward"] = lambda current: spikes
     try:
@@ -93,7 +93,7 @@ def _apply(module: nn.Module, x: Tensor) -> Any:
 
 
 class DelayedLinear(nn.Module):
-    r"""A linear layer in which every synapse has a delay.
+    r"""A linear layer with a delay for every synapse.
 
     .. math:: y_o(t) = \sum_i w_{oi}\, x_i(t - d_{oi}) + b_o
 

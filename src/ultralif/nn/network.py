@@ -19,14 +19,14 @@ AnyNeuron = Neuron[Any]
 NEURONS: dict[str, type[AnyNeuron]] = {
     name: getattr(home, name) for home in (baselines, ultra) for name in home.__all__
 }
-"""Every neuron by its name."""
+"""All neuron classes by name."""
 _BUILT_IN = dict(NEURONS)
 
 
 def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
     """Register your own neuron by name for networks and `ultralif.train`; usable as a decorator.
 
-    Runs are identified by the name of their neuron, so the names of the library's neurons are reserved.
+    Runs are identified by their neuron's name, so the names of the library's neurons are reserved.
 
     Example:
         >>> from ultralif.nn import LIF, find_neuron
@@ -78,7 +78,7 @@ class Network(nn.Module):
     r"""A spiking multilayer perceptron over ``[T, B, *input]``, with class scores ``[B, classes]``.
 
     The linear readout is the paper's :math:`\hat y = \frac1T \sum_t W_{out} s^{(t)}` (appendix D.3); the
-    spiking one is the mean spike of a last layer of neurons (eq. 25).
+    spiking readout is the mean spike of a final layer of neurons (eq. 25).
 
     Args:
         sizes: inputs, neurons of each hidden layer, classes: ``(784, 64, 10)``.
@@ -181,7 +181,7 @@ class Network(nn.Module):
 
 
 def _check_arguments(sizes: object, neuron: object) -> None:
-    """Raise a clear error for two common mistakes: sizes passed one by one, and a neuron instance."""
+    """Raise a clear error for two mistakes: sizes passed one by one, and an instance as the neuron."""
     if not isinstance(sizes, Sequence) or not all(isinstance(size, int) for size in sizes):
         raise TypeError(
             f"sizes must be one sequence of whole numbers, got {sizes!r}; for example Network((784, 64, 10))"

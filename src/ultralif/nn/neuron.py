@@ -46,7 +46,7 @@ class NeuronOptions(TypedDict, total=False):
 class Neuron(Parametrized, Generic[S]):
     """A layer of spiking neurons over ``[T, B, *features]`` that keeps no state between calls.
 
-    To write your own neuron, derive it from `ultralif.Stepped`.
+    To write your own neuron, subclass `ultralif.Stepped`.
 
     Args:
         threshold: a spike is ``V > threshold``. Any finite number; a learned one is a sigmoid in (0, 1).
@@ -54,7 +54,7 @@ class Neuron(Parametrized, Generic[S]):
         mode: ``soft``, ``hard`` or ``tropical``, if the neuron supports it. None: its first mode.
         reset: the membrane after a spike is ``v_reset`` (``zero``), V - threshold (``subtract``), or V
             (``none``); ``saturate``, for neurons with ``v_sat``, is the soft minimum of V and ``v_sat``.
-        detach_reset: do not differentiate the reset with respect to the spike. None: only for binary spikes.
+        detach_reset: do not differentiate the reset with respect to the spike. None: detach binary spikes.
         delayed_reset: reset by the previous step's spike, before firing.
         synapse: the decay factor in (0, 1) of a synaptic current ``i = synapse * i + current``, which then
             drives the membrane instead of the current. None: no synaptic current.
@@ -172,9 +172,9 @@ class Neuron(Parametrized, Generic[S]):
     threshold = Attribute()
     """The current spike threshold."""
     leak = Attribute()
-    """The current decay factor, for a neuron that has one."""
+    """The current decay factor, if the neuron has one."""
     eps = Attribute()
-    """The current temperature, for a neuron that has one."""
+    """The current temperature, if the neuron has one."""
 
     @property
     def mode(self) -> Mode:
@@ -208,7 +208,7 @@ class Neuron(Parametrized, Generic[S]):
             return self.run(current)[0]
         ready = self.__dict__.setdefault("_ready", {})
         key = current.shape, current.dtype, current.device
-        call = ready.get(key)  # calls like an earlier one skip the checks
+        call = ready.get(key)  # repeated calls skip the checks
         spikes: Tensor | None = None if call is None else call(current, self._parameters)
         if spikes is None:
             spikes = self.run(current)[0]

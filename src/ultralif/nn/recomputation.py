@@ -1,4 +1,4 @@
-"""Train on long sequences in little memory: a network runs in pieces, and again in the backward pass."""
+"""Train on long sequences with little memory, by running each piece again in the backward pass."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext

@@ -21,9 +21,9 @@ _CHOICES = ("mode", "v_reset", "reset", "detach_reset", "delayed_reset")
 class Stepped(Neuron[S]):
     """Base class for user-defined neurons: a subclass provides one step, which is repeated over time.
 
-    The subclass declares its constants in ``__init__``. The step receives those that it names as arguments;
-    it may also name ``mode``, ``v_reset``, ``reset``, ``detach_reset`` and ``delayed_reset``. List any other
-    attributes that it needs in ``choices``.
+    The subclass declares its constants in ``__init__``. The step is passed whichever constants its signature
+    names; it may also accept ``mode``, ``v_reset``, ``reset``, ``detach_reset`` and ``delayed_reset``. List
+    any other attributes that it needs in ``choices``.
 
     Example:
         >>> import torch

@@ -28,12 +28,12 @@ class TemperedOptions(NeuronOptions, total=False):
 
 
 class _Tempered(Neuron[State]):
-    """A neuron with a temperature: ``eps``, ``learn_eps`` (None: yes) and ``eps_range``.
+    """A neuron with a temperature ``eps``, which is learned by default.
 
     By default ``eps`` is 0.4 times the default threshold. Between rest and twice the threshold a soft spike
-    rises by tanh(threshold / (2 eps)), and L layers transmit the L-th power of that: 0.85 per layer at the
-    default, 0.24 at the paper's eps of 1.0. At 1.0 an UltraLIF without input also rests above its threshold
-    (at log 1.9 = 0.64).
+    rises by tanh(threshold / (2 eps)), so L layers transmit the L-th power of that. The factor is 0.85
+    at the default and 0.24 at the paper's eps of 1.0. At 1.0 an UltraLIF without input also rests above its
+    threshold (at log 1.9 = 0.64).
 
     Args:
         eps: the temperature, above 0.
@@ -135,10 +135,10 @@ def _spread(time_constants: tuple[float, float], shape: Sequence[int] | None) ->
 class UltraLIF(_Leaky):
     """A neuron whose membrane is the soft maximum of its past and its current (definition 4.1).
 
-    Soft spikes are fractions between 0 and 1, and their gradient is exact, even for the temperature. In hard
-    mode spikes are binary, and the derivative of the soft spike serves as a surrogate. Tropical mode also
-    replaces the soft maximum by an ordinary one. Switch a neuron with ``neuron.mode = "hard"``, and a whole
-    network with `ultralif.set_mode`.
+    Soft spikes are fractions between 0 and 1, and their gradient is exact, even with respect to the
+    temperature. In hard mode spikes are binary, and the derivative of the soft spike serves as a surrogate.
+    Tropical mode also replaces the soft maximum with an ordinary one. Switch a neuron with
+    ``neuron.mode = "hard"``, and a whole network with `ultralif.set_mode`.
 
     With the default reset a spike erases the past. For long memory use ``reset="none"`` with
     ``time_constants``. The formula is `ultralif.functional.ultralif_step`.

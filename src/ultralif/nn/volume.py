@@ -12,13 +12,13 @@ JITTER = 1e-6
 
 
 def volume_regularizer(weight: Tensor) -> Tensor:
-    r"""Return minus the log-volume of a layer, to add to a loss with a small factor.
+    r"""Return a layer's negative log-volume, to be added to a loss with a small factor.
 
     .. math:: -\tfrac12 \log\det(G + \delta I), \quad G = W W^T \text{ or } W^T W,
         \quad \delta = 10^{-6} \, \mathrm{tr}(G) / m
 
-    G is the smaller Gram matrix, ``[m, m]``; delta keeps the value and its gradient finite if the rank is
-    deficient. Scaling W by c > 0 subtracts ``m * log(c)``, so the penalty also increases the norm of the
+    G is the smaller Gram matrix, ``[m, m]``; delta keeps the value and its gradient finite if W is
+    rank-deficient. Scaling W by c > 0 subtracts ``m * log(c)``, so the penalty also increases the norm of the
     weights: combine it with weight decay if that matters. The gradient lies in the span of the rows, so it
     increases every nonzero singular value.
 
@@ -32,7 +32,7 @@ def volume_regularizer(weight: Tensor) -> Tensor:
         True
     """
     h, n = matrix_shape(weight)
-    wide = weight.double()  # in float32 the rounding of G would drown the jitter
+    wide = weight.double()  # in float32, rounding errors in G would exceed the jitter
     gram = wide @ wide.T if h <= n else wide.T @ wide
     size = len(gram)
     scale = gram.diagonal().sum() / size
