@@ -1,4 +1,4 @@
-"""Compute many networks of one shape together; imported only when several are trained together."""
+"""Compute many networks of the same shape together; imported only when several are trained together."""
 
 from ultralif.stack.networks import Stack
 

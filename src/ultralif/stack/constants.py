@@ -1,4 +1,4 @@
-"""The constants of many kernels in one vector: a row for each of their programs, decoded by one kernel.
+"""Decode the constants of many kernels with one kernel, into one vector with a row for each program.
 
 A single network decodes its constants in every program; for a stack that would dominate the cost of a short
 step. Here they are decoded once, in parallel with the product that computes the currents. In the backward
@@ -46,7 +46,7 @@ class RowTable(NamedTuple):
 def make_row_table(
     parts: Sequence[tuple["LaunchPlan", Constants, Sequence[bool]]], raw: Tensor
 ) -> RowTable | None:
-    """Describe the kernels' rows; None if a graph is being recorded, so nothing can be copied to the device.
+    """Describe the kernels' rows; return None while a graph is being recorded, when nothing can be copied.
 
     Args:
         parts: for each kernel the plan, the constants, and whether each of them has a gradient.
@@ -119,6 +119,6 @@ write_rows: Callable[[Tensor, Tensor, RowTable], Tensor] = _WriteRows.apply
 
 
 def rows_of(rows: Tensor, plans: Sequence["LaunchPlan"]) -> list[Constants]:
-    """Return the rows of each kernel in the form of its constants."""
+    """Return each kernel's rows in place of its constants."""
     parts = torch.split(rows.detach(), [plan.shape_of_rows[0] * WIDTH for plan in plans])
     return [Constants(*[Learned(part, Form.VALUE)] * 4) for part in parts]

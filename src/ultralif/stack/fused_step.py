@@ -40,7 +40,7 @@ def readout_loss(
         rates: ``[B, M, N]``, contiguous.
         weight: ``[M, classes, N]``.
         bias: ``[M, classes]``.
-        labels: classes for each of the batches that members read, ``[batches, B]``.
+        labels: the labels of each batch that members read, ``[batches, B]``.
         sparsity: ``[M]``.
         smoothing: label smoothing.
         ones: ``[M]``; passed as the gradient of the losses, it avoids a multiplication.

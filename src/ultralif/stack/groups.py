@@ -1,7 +1,7 @@
-"""Several kinds of neurons side by side in one tensor: each kind has its own kernel, and nothing is copied.
+"""Run several kinds of neurons side by side in one tensor, each with its own kernel and without copies.
 
-The kernels read their part of the current and write their part of the spikes, of the current's gradient and
-of the gradient of one vector with all learned constants. In a CUDA graph they run in parallel.
+Each kernel reads its part of the current. It writes its part of the spikes, of the current's gradient, and of
+the gradient of the vector that holds all learned constants. In a CUDA graph they run in parallel.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,9 +56,9 @@ def prepare_groups(
     The values of the current are not read, so this can run in parallel with the kernel that computes them.
 
     Args:
-        current: ``[T, B, M, N]``; the members of a group are neighbours.
+        current: ``[T, B, M, N]``; the members of a group are adjacent.
         raw: the vector of all constants.
-        table: how to decode each of them; see `triton.common`.
+        table: how to decode each constant; see `triton.common`.
         groups: the groups, in the order of their members.
         rate: return the mean over time.
     """

@@ -1,4 +1,4 @@
-"""Triton kernels of stacks: constants of all programs, readout with loss, a sum over rows, and Adam.
+"""Triton kernels for stacks: constants of all programs, readout with loss, a sum over rows, and Adam.
 
 Each program has a row with the values that `triton.common.constants` returns. The row's gradient holds the
 sums over the program's lanes for the four constants.
@@ -113,7 +113,7 @@ def add_parts(parts, at, size, count, stride, PARTS: tl.constexpr, AT_ONCE: tl.c
 
 @triton.jit
 def pick(sums, i: tl.constexpr):
-    """Return one of four numbers."""
+    """Return number i of four."""
     return tl.sum(tl.where(tl.arange(0, 4) == i, sums, 0.0))
 
 

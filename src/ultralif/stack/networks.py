@@ -1,9 +1,9 @@
 """`Stack`: many networks computed as one, so that members with the same batch share every kernel.
 
-Each member computes the same as it would alone; the stack only lays parameters side by side. The first
-layers of all members become one matrix product, neurons of one kind one operator call, and the constants of
-all neurons one vector. Members may also read different batches, for example with different seeds: the
-products, the readout and the loss are still shared.
+Each member computes the same result as it would alone; the stack only places parameters side by side. The
+first layers of all members become one matrix product, and all neurons of one kind share an operator call. One
+vector holds the constants of all neurons. Members may also read different batches, for example with different
+seeds; the products, the readout and the loss are still shared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class Stack(nn.Module):
         batch = [0] * len(networks) if readers is None else list(readers)
         self.batches = max(batch) + 1
         if any(batch.count(number) * self.batches != len(networks) for number in range(self.batches)):
-            raise InputError(f"readers must name each batch from 0 equally often, got {batch}")
+            raise InputError(f"readers must contain each batch index from 0 equally often, got {batch}")
         kinds = [kind(cast(AnyNeuron, network.neurons[0])) for network in networks]
         self.order = sorted(range(len(networks)), key=lambda i: (batch[i], kinds.index(kinds[i])))
         """The order of the networks: sorted by the batch that they read, then by kind."""
@@ -179,7 +179,7 @@ class Stack(nn.Module):
         return torch.stack(parts).all(0)
 
     def copy_member(self, place: int, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
-        """Copy the parameters at one place from one ``state_dict`` of the stack into another."""
+        """Copy the parameters of the member at ``place`` from one ``state_dict`` of the stack to another."""
         for layer in range(len(self.weights)):
             for name in (f"weights.{layer}", f"biases.{layer}"):
                 target[name][place] = source[name][place]
@@ -189,7 +189,7 @@ class Stack(nn.Module):
 
     @torch.no_grad()
     def unstack(self) -> list[Network]:
-        """Write all parameters back to the stacked networks, and return these in their original order."""
+        """Write all parameters back to the networks, and return the networks in their original order."""
         for place, member in enumerate(self.members):
             for linear, weight, bias in zip(member.linears, self.weights, self.biases, strict=True):
                 cast(nn.Linear, linear).weight.copy_(weight[place])

@@ -88,7 +88,7 @@ class StackedNeurons(nn.Module):
         spikes: list[Tensor] = []
         values: list[dict[str, Tensor]] = []
         for (current, numbers), kernels in zip(self._shares(currents), prepared, strict=True):
-            if kernels is not None:  # one call, which copies nothing
+            if kernels is not None:  # a single call, without copies
                 spikes.append(run_groups(current, kernels, rate))
                 continue
             values = values or self._by_group(self.values())
@@ -141,7 +141,7 @@ class StackedNeurons(nn.Module):
             yield current, inside
 
     def by_member(self, name: str) -> list[Tensor | None]:
-        """Return the current value of one constant for each member: views of one copy in main memory."""
+        """Return the current value of one constant for each member, as views of one copy on the CPU."""
         values = self._split(self.values().detach().cpu())
         found = {id(entry.neuron): value for entry, value in values if entry.name == name}
         return [found.get(id(neuron)) for neuron in self.members]
@@ -209,12 +209,12 @@ def _size(neuron: AnyNeuron, name: str) -> int:
 
 
 def _sizes(group: list[AnyNeuron]) -> list[int]:
-    """Return the size of each constant of a group in the vector."""
+    """Return the number of entries that each of a group's constants occupies in the vector."""
     return [sum(_size(neuron, name) for neuron in group) for name in group[0].declared()]
 
 
 def _numbers(group: list[AnyNeuron]) -> dict[str, float]:
-    """Return a group's constants that are fixed and the same number for all its members."""
+    """Return a group's fixed constants that have the same value for all its members."""
     values = {name: [neuron.constant(name) for neuron in group] for name in group[0].declared()}
     return {
         name: first

@@ -1,4 +1,4 @@
-"""Run independent work in parallel: branches of a recorded graph, and a linear layer that uses them."""
+"""Run independent work in parallel branches of a recorded graph, and define a linear layer that uses them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
