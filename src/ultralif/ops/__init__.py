@@ -1,4 +1,4 @@
-"""Fast versions of the neurons in `ultralif.functional`: one kernel over all time steps, in both directions.
+"""Fast versions of the neurons in `ultralif.functional`: one kernel runs all time steps, forward or backward.
 
 Every function accepts the arguments of its namesake and two more: ``rate=True`` returns the mean over time,
 and ``backend="reference"`` runs the definition itself. The definition also runs where there is no kernel: for

@@ -31,7 +31,7 @@ Grads = tuple[Tensor | None, ...]
 
 def is_fused(current: Tensor, rule: Rule) -> bool:
     """Return whether there is a kernel for a rule on the current's device."""
-    if torch.compiler.is_compiling():  # the answer is a constant, because a built kernel stays built
+    if torch.compiler.is_compiling():  # the answer never changes: a built kernel stays built
         return _is_fused_by_choices(current.device.type, current.dtype, encode(rule)[0], rule.ring > 0)
     return has_kernel(current.device.type, current.dtype, rule)
 
@@ -176,8 +176,8 @@ class _Integrate(torch.autograd.Function):
         # The spikes are not saved by `save_for_backward`: if they are changed in place, there is no error,
         # and the derivative starts from the current instead. Where a spike is rounded to 0 or 1, the membrane
         # is lost, but then the past contributes to no gradient. On a ring it would contribute, so a ring is
-        # integrated again where that happens. Nor are the spikes kept under hooks for saved tensors, such as
-        # those of checkpoints: the hooks would not see them.
+        # integrated again where that happens. The spikes are not kept under saved-tensor hooks either, such
+        # as those of checkpointing, because the hooks would not see them.
         exact = current.dtype == torch.float32 or (current.dtype == torch.float64 and not on_gpu(current))
         hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         invertible = exact and rule.invertible and not out.is_inference() and not hooked
@@ -191,7 +191,7 @@ class _Integrate(torch.autograd.Function):
         needed = ctx.needs_input_grad
         spikes = ctx.spikes if ctx.spikes is not None and ctx.spikes._version == ctx.version else None
         given = (*grads, current, state, ctx.constants, needed[2:6], (spikes, ctx.borders))
-        if torch.is_grad_enabled():  # the tensors one by one, so that autograd sees them
+        if torch.is_grad_enabled():  # pass the tensors one by one, so that autograd sees them
             g_current, g_state, *g_constants = _derivative(ctx.plan, given, *grads, current, state, *tensors)
         else:
             g_current, g_state, g_constants = ctx.plan.backward(*given)
@@ -199,7 +199,7 @@ class _Integrate(torch.autograd.Function):
 
 
 class _Derivative(torch.autograd.Function):
-    """The derivative in a form that cannot be differentiated again."""
+    """The derivative, which cannot be differentiated again."""
 
     @staticmethod
     def forward(ctx: Any, plan: Any, given: tuple[Any, ...], *seen: Tensor | None) -> Grads:
@@ -255,7 +255,7 @@ def integrate_backward(
     numbers: Sequence[float],
     learned: Sequence[bool],
 ) -> list[Tensor]:
-    """Return the gradients for the current, the state and each constant, empty where there is none."""
+    """Return the gradients for the current, the state and each constant; an empty tensor means none."""
     found = _constants((eps, leak, threshold, amplitude), constants)
     plan = find_plan(current, state, found, decode(choices, ring, numbers))
     grads = plan.backward(grad_out, grad_state, current, state, found, tuple(learned))

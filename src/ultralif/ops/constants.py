@@ -100,7 +100,7 @@ class Learned(NamedTuple):
 
 
 Value = float | Tensor | Learned
-"""A constant as operators accept it."""
+"""A constant in any form that operators accept."""
 
 
 def value_of(constant: Value) -> float | Tensor:
@@ -133,7 +133,7 @@ def decode(
         value = raw
         for one in forms:
             chosen = form == one
-            value = torch.where(chosen, one.to_value(raw * chosen), value)  # exp of the others may overflow
+            value = torch.where(chosen, one.to_value(raw * chosen), value)  # the others may overflow
         return bounded(value, low, high)
     value = form.to_value(raw)
     return value if (low, high) == (-math.inf, math.inf) else bounded(value, low, high)
@@ -157,7 +157,7 @@ class _Clamp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        # Few operators: on a GPU each one is a launch, which takes longer than its computation.
+        # Use few operators: on a GPU, launching one takes longer than its computation.
         x, *tensors = ctx.saved_tensors
         low, high = (n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True))
         inward = torch.where(grads[0] > 0, x > low, x < high)

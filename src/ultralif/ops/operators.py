@@ -1,4 +1,4 @@
-"""Each neuron as an instance of the one recurrence in `ultralif.ops.rule`, and as an operator.
+"""Express each neuron in terms of the recurrence in `ultralif.ops.rule`, and build its operator.
 
 An operator runs a neuron over a sequence, with a kernel if there is one and with its definition otherwise.
 """
@@ -76,8 +76,8 @@ def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None
     """Build an operator from a recipe; without a kernel, the reference runs or raises its error.
 
     There is no kernel if the recipe is None or no implementation for the device supports its rule. The recipe
-    function receives the current, and every argument of the reference by name. It returns None if the
-    definition must run or reject an argument.
+    function receives the current, and every argument of the reference by name. It returns None to leave the
+    call to the definition, which may reject an argument.
     """
 
     def decorate(recipe: Callable[..., Recipe | None]) -> Operator[S, P]:
@@ -243,7 +243,7 @@ def _recipe(
     detach_reset: bool | None,
     delayed_reset: bool,
 ) -> Recipe | None:
-    """Complete a rule with how the neuron fires; None if its definition must run or reject an argument."""
+    """Complete a rule with how the neuron fires; None leaves the call to the neuron's definition."""
     modes = ("hard", "soft") if rule.membrane == Membrane.ADD else MODES
     delayed = delayed_reset and reset != "none"
     if delayed and (reset == "saturate" or rule.ring or rule.adapt):

@@ -1,4 +1,4 @@
-"""The compiled kernels: from the wheel, or built on first use in a folder that only the user can write to."""
+"""Load the compiled kernels from the wheel, or build them on first use in a folder others cannot write to."""
 
 import ctypes
 import hashlib

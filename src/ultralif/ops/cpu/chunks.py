@@ -8,8 +8,8 @@ at its end has only a few parameters (see `ultralif.functional.parallel`). So:
 3. integrate all chunks at once, as if they were a larger batch.
 
 In the backward pass, the gradient at the start of a chunk is ``a * g + c``: g is the gradient at its end, a
-the derivative of its map, and c the contribution of its own spikes. A scan over these lines gives the
-gradient at the end of each chunk, with which all are differentiated at once.
+the derivative of its map, and c the contribution of its own spikes. A scan over these linear maps yields the
+gradient at the end of each chunk; then all chunks are differentiated at once.
 
 On a CPU the chunks run in the same kernels as other sequences. On a GPU each pass is one kernel: see
 `ultralif.ops.triton.chunked`.
@@ -58,8 +58,9 @@ def _count(time: int, wanted: int) -> int:
 class _Chunked(torch.autograd.Function):
     """The recurrence and its derivative, chunk by chunk.
 
-    The first argument is the number of chunks, which divides the time steps. Current, state and the tensors
-    of the constants are as in `autograd.run`, with time outermost, and are followed by constants and rule.
+    The first argument is the number of chunks, which must divide the number of time steps. Current, state and
+    the tensors of the constants are as in `autograd.run`, with time outermost, and are followed by constants
+    and rule.
     """
 
     @staticmethod

@@ -2,7 +2,7 @@
  *
  * The backward pass first runs over all steps and stores some states. Then, from the last steps to the first, it
  * integrates a few steps again from such a state, keeps a trace of the numbers that the derivative needs, and goes back
- * over these steps. Its memory does not grow with the layer.
+ * over these steps. Its memory use does not grow with the layer.
  *
  * lane.h has the parts that depend on the type; it is included once for each type.
  */

@@ -29,7 +29,7 @@ typedef struct {
     double *sums;       /* [parts, CONSTANTS, width] */
     REAL strength, decay, edge, shift;
     REAL wiped, subtracted; /* 1 where a spike wipes the membrane, 1 where it subtracts the threshold, or 0 */
-    REAL low, high, clips;  /* of a soft spike: its range, and 1 if it is clipped to that, or 0 */
+    REAL low, high, clips;  /* a soft spike's range; 1 if it is clipped to that range, else 0 */
     int64_t longest;        /* of the constants */
     int64_t items, size;    /* number of work items; memory that a thread needs */
     int64_t parts, next, failed; /* parts of the work, a thread each; the next one; whether one ran out of memory */

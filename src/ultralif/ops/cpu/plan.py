@@ -1,4 +1,4 @@
-"""The recurrence in C: a layer of any layout as ``[T, B, F]``, and the kernel calls.
+"""Call the C kernels on a layer of any layout, viewed as ``[T, B, F]``.
 
 A dense layout with time outermost is only viewed in another shape; all others are copied.
 """
@@ -265,7 +265,7 @@ class CallPlan:
         return (g_current if self.is_like else self._like_current(g_current)), g_state, grads
 
     def _gradient(self, constant: Value, sums: Tensor, expands: bool) -> Tensor:
-        """Return the gradient of a constant in its own memory."""
+        """Return a constant's gradient in newly allocated memory."""
         shape = shape_of(constant)
         if not expands:
             return sums[: math.prod(shape)].view(shape).clone()

@@ -1,15 +1,15 @@
 """Kernels and launches for long sequences of few neurons without spike resets, with time in chunks.
 
-A program handles a few neurons, and each thread a chunk of one neuron's time. A scan over the maps of all
+A program handles a few neurons, and each thread one chunk of a neuron's sequence. A scan over the maps of all
 chunks gives the membrane at the start of each; see `ultralif.ops.cpu.chunks` for the idea.
 
 A map takes the membrane V at the start of a chunk to the membrane at its end; it is described by the three
 numbers p, q and r. For a log-sum-exp it is log2(2^(p + V) + 2^q) - log2(2^(r + V) + 1), in units of
 eps log 2; without a reset, the second logarithm is missing. For a maximum it is min(max(p + V, q), r).
 
-In the backward pass, the gradient at the start of a chunk is a line a g + c in the gradient g at its end. A
-scan over the lines of all chunks gives the gradient at the end of each, with which all are differentiated at
-once.
+In the backward pass, the gradient at the start of a chunk is a linear function a g + c of the gradient g at
+its end. A scan over these functions yields the gradient at the end of each chunk; then all chunks are
+differentiated at once.
 """
 
 from collections.abc import Sequence
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 __all__ = ["Tile", "backward", "find_tile", "forward"]
 
 LANES = 16384
-"""Layers with more neurons, over all samples, keep a GPU busy without chunks."""
+"""Layers with more neurons, counted over all samples, keep a GPU busy without chunks."""
 SHORTEST = 4096
 """Sequences with fewer steps are not split on a GPU."""
 PROGRAMS = 128
-"""About the number of a GPU's multiprocessors: if there are more neurons, a program handles several."""
+"""Approximate number of a GPU's multiprocessors; with more neurons, a program handles several."""
 THREADS = 512
 """The maximum number of threads per program, enough to keep a multiprocessor busy."""
 STEPS = 8
@@ -87,7 +87,7 @@ def find_tile(rule: Rule, lanes: int, time: int, units: Sequence[int] = ()) -> T
         rule: what to compute.
         lanes: number of neurons times number of samples.
         time: steps.
-        units: numbers that the neurons of a program should divide.
+        units: numbers that should be divisible by a program's number of neurons.
     """
     if not rule.linear or not 0 < lanes <= LANES or time < SHORTEST:
         return None
@@ -372,7 +372,7 @@ def chunked_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    The first thread has the last chunk. ``ends`` stores the gradient at the end of every chunk, and
+    The first thread handles the last chunk. ``ends`` stores the gradient at the end of every chunk, and
     ``notes`` the membrane before every few steps.
     """
     GIVEN: tl.constexpr = HAS // 2 % 2 == 1 and not choice(RULE, "rate")

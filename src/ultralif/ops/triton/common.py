@@ -2,12 +2,12 @@
 
 The choices of a rule reach a kernel as one number, `RULE`; `choice` extracts one of them.
 
-A constant is found by four numbers in ``places``: the entry of neuron ``pos`` is ``pos // run % count``, row
-``entry * step`` of its table describes how to read it (form, number, low, high, inverse, speed), and
+A constant is located by four numbers in ``places``: the entry of neuron ``pos`` is ``pos // run % count``,
+row ``entry * step`` of its table describes how to read it (form, number, low, high, inverse, speed), and
 ``side`` consecutive programs share its entries. The value is ``form(speed * raw)``, clamped, and
 optionally inverted.
 
-For its gradient every program writes a partial sum to ``partials`` and raises a counter. The program that
+For its gradient every program writes a partial sum to ``partials`` and increments a counter. The program that
 finishes last adds them in a fixed order, so that every run gives the same result, and resets the counter to
 0.
 """
@@ -35,7 +35,7 @@ NATIVE = tl.constexpr(launch.NATIVE)
 FULL = tl.constexpr(launch.FULL)
 """Added to the code of a rule whose chunks are full."""
 FAR = tl.constexpr(1000.0)
-"""A gap so large that its power of two is 0 in float32; times 0 it is 0, while infinity times 0 is NaN."""
+"""A finite upper limit for gaps: 2**-1000 is 0 in float32, and 0 times 1000 is 0, not NaN."""
 LN2 = tl.constexpr(0.6931471805599453)
 HALF_PI = tl.constexpr(1.5707963267948966)
 SHARED = tl.constexpr(1)
@@ -66,7 +66,7 @@ def instruction(x, CODE: tl.constexpr):
 
 @triton.jit
 def exp2(x):
-    """Return 2**x with one instruction: `tl.exp2` also computes results below 1e-38, here counted as 0."""
+    """Return 2**x with one instruction; results below 1e-38 are 0, unlike those of `tl.exp2`."""
     return instruction(x, "ex2.approx.ftz.f32 $0, $1;") if NATIVE else tl.exp2(x)
 
 
@@ -177,8 +177,7 @@ def spike_of(level, gate, limit, amplitude, RULE: tl.constexpr):
         if choice(RULE, "clipped"):
             spike = clamp(amplitude * gate + (1.0 - amplitude) * 0.5, 0.0, 1.0)
         return spike
-    # If the level is neither above nor below, something is NaN, and so is the sum: a broken network becomes
-    # visible.
+    # If neither comparison holds, one of the two is NaN, and so is their sum: NaN exposes a broken network.
     return tl.where(level > limit, 1.0, tl.where(level <= limit, 0.0, level + limit))
 
 

@@ -157,7 +157,7 @@ def encode_images(
         most: the maximum probability.
         draws: draw spikes; otherwise the value itself is the current at every step.
         crop: the maximum random shift in pixels; images may also be flipped; 0 turns off both.
-        labels: all labels, in the order of the epoch; those of the batch are written to ``picked``.
+        labels: all labels, in the order of the epoch; the batch's labels are written to ``picked``.
         picked: ``[B]``.
     """
     time, batch, size = out.shape

@@ -75,7 +75,7 @@ CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
 REGISTERS = 128  # registers of a thread in the backward pass: with more, fewer programs run at once
 CHUNK_SPIKES, REGISTERS_SPIKES = 2, 80  # the same where the membrane follows from spikes
-BACK_ALONE, REGISTERS_ALONE = 4, 224  # the same for parts with a multiprocessor each
+BACK_ALONE, REGISTERS_ALONE = 4, 224  # the same for parts that each have a multiprocessor
 UNSPECIAL = ["known", "times"]
 """Arguments that Triton must not specialise on."""
 
@@ -134,7 +134,7 @@ def coupled(x, trio, held, RULE: tl.constexpr):
 def shares(trio, k, RULE: tl.constexpr):
     """Return the shares of left and right neighbour, and the level's derivative in eps in units of log 2.
 
-    Ties share evenly.
+    Ties are split evenly.
     """
     w, w_left, w_right = trio
     if choice(RULE, "membrane") == MAX:
@@ -163,7 +163,7 @@ def leaked(v, held, RULE: tl.constexpr):
 
 @triton.jit
 def advance(x, v, around, held, RULE: tl.constexpr):
-    """Take one step: return V, the spike, and a trace (P, level, f, f', the three that are coupled)."""
+    """Take one step: return V, the spike, and a trace (P, level, f, f', the three coupled terms)."""
     w = leaked(v, held, RULE)
     w_left, w_right = beside(w, w, around)
     trio = (w, w_left, w_right)
@@ -293,7 +293,7 @@ def span_backward_from_spikes(
     CHUNK: tl.constexpr,
     MARGIN: tl.constexpr,
 ):
-    """Differentiate a span from its spikes: return the gradient for the first V, the sums, the least spike.
+    """Differentiate a span from its spikes: return the gradient for the first V, the sums, the lowest spike.
 
     ``past`` is the number of steps up to the end of the span, and ``start`` the membrane before them.
     ``lanes`` holds the lanes' neighbours and owners, the lanes on a ring, and the program's own lanes.

@@ -89,7 +89,7 @@ class Tiling(NamedTuple):
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The kernels' last choices."""
+        """The last of the kernels' compile-time choices."""
         return self.lanes, self.width, self.cols, self.margin
 
 
@@ -172,7 +172,7 @@ def when(mask, condition):
 
 @triton.jit
 def in_round(i, stride_round, row, spot, own, ring, rows, COLS: tl.constexpr):
-    """Return the lanes of a round that are on a ring, its own lanes, the groups and the positions."""
+    """Return the lanes of a round that are on a ring, the program's own lanes, groups and positions."""
     row += tl.cast(i, tl.int64) * stride_round
     inside = spread((row < rows) & (spot < ring), COLS)
     own_now = spread(own & (row < rows), COLS)

@@ -75,7 +75,7 @@ def advance(x, state, held, RULE: tl.constexpr):
     """Take one step: return the next state, the spike, and a trace.
 
     The trace is (P, f, f', threshold, weight, P before a delayed reset, last spike). Its length is the same
-    for all rules because Triton 3.6 also compiles what follows a return.
+    for all rules because Triton 3.6 also compiles code after a return.
     """
     eps, _, _, _, threshold, _, v_reset, strength, decay = held
     v, b, last = state
@@ -101,7 +101,7 @@ def advance(x, state, held, RULE: tl.constexpr):
 
 @triton.jit
 def with_spike(state, held, RULE: tl.constexpr):
-    """Return a state with the spike of its membrane, with which a delayed reset starts."""
+    """Return a state completed with the spike of its membrane, which the first delayed reset uses."""
     if not choice(RULE, "delayed"):
         return state
     _, _, _, spike = fire(state[0], tl.full(state[0].shape, 1.0, tl.float32), held[4], held, RULE)
@@ -308,7 +308,7 @@ def step_backward(gs, grads, sums, trace, inside, held, RULE: tl.constexpr):
 
 @triton.jit
 def trace_steps(xs, now, held, RULE: tl.constexpr, CHUNK: tl.constexpr):
-    """Integrate some steps again; return the trace of each, with what `share_of` returns at its end."""
+    """Integrate some steps again; return the trace of each, followed by the result of `share_of`."""
     traces = ()
     for j in tl.static_range(CHUNK):
         v = now[0]
