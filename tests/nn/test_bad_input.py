@@ -56,7 +56,7 @@ def test_a_value_of_another_type_is_refused_by_its_name(argument: str) -> None:
 
 
 def test_arguments_are_given_by_name() -> None:
-    assert_refused(lambda: ul.UltraLIF(0.9), TypeError, "UltraLIF takes its arguments by name", "leak=")
+    assert_refused(lambda: ul.UltraLIF(0.9), TypeError, "UltraLIF accepts keyword arguments only", "leak=")
 
     class Own(ul.Stepped[ul.nn.State]):
         state_type = ul.nn.State

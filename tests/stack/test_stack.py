@@ -145,7 +145,7 @@ def test_eps_speed_scales_the_steps_of_the_temperature():
 
 
 def test_what_cannot_be_stacked_is_refused():
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         Stack([ul.Network((6, 8, 3)), ul.Network((6, 9, 3))])
     with pytest.raises(ValueError, match="at least one"):
         Stack([])

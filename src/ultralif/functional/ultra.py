@@ -146,7 +146,7 @@ def ultradlif_step(
 
 
 def _neighbors(v: Tensor, axis: int) -> Tensor:
-    """Stack a membrane and its periodic neighbours on a new first axis."""
+    """Stack a membrane and its periodic neighbours along a new first axis."""
     return torch.stack((v.roll(1, axis), v, v.roll(-1, axis)))
 
 

@@ -16,7 +16,7 @@ def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signatur
 
     Args:
         cls: the class.
-        defaults: values to show instead of None in the signature; False for every missing ``learn_*``.
+        defaults: values to show in place of None in the signature; a missing ``learn_*`` shows False.
     """
     merged: dict[str, inspect.Parameter] = {}
     for base in cls.__mro__:
@@ -42,14 +42,14 @@ def unexpected_values(neuron: str, values: Sequence[Any], signature: inspect.Sig
 
     Example:
         >>> unexpected_values("LIF", [0.9], inspect.signature(lambda *, leak: None))
-        TypeError('LIF takes its arguments by name, got 0.9; write LIF(leak=...)')
+        TypeError('LIF accepts keyword arguments only, got 0.9; write LIF(leak=...)')
     """
     names = list(signature.parameters)
     if not values or any(p.kind is not p.KEYWORD_ONLY for p in signature.parameters.values()):
         return None
     usual = "leak" if "leak" in names else names[0]
     return TypeError(
-        f"{neuron} takes its arguments by name, got {', '.join(map(repr, values))}; write "
+        f"{neuron} accepts keyword arguments only, got {', '.join(map(repr, values))}; write "
         f"{neuron}({usual}=...)"
     )
 

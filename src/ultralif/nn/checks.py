@@ -52,7 +52,7 @@ def check_constants(shapes: Iterable[tuple[str, torch.Size]], features: torch.Si
         if not fits(size, features):
             raise InputError(
                 f"{name} has shape {tuple(size)}, which does not broadcast against features "
-                f"{tuple(features)}; give the neuron a parameter_shape or a tensor that does"
+                f"{tuple(features)}; pass a parameter_shape or a tensor that does"
             )
 
 

@@ -105,7 +105,7 @@ class Network(nn.Module):
         _check_arguments(sizes, neuron)
         if len(sizes) < 3 or any(size < 1 for size in sizes):
             raise InputError(
-                f"sizes must name inputs, at least one hidden layer and classes, all positive, got "
+                f"sizes must list inputs, at least one hidden layer and classes, all positive, got "
                 f"{tuple(sizes)}; for example (784, 64, 10)"
             )
         check_choice("readout", readout, get_args(Readout))
@@ -184,7 +184,7 @@ def _check_arguments(sizes: object, neuron: object) -> None:
     """Raise a clear error for two mistakes: sizes passed one by one, and an instance as the neuron."""
     if not isinstance(sizes, Sequence) or not all(isinstance(size, int) for size in sizes):
         raise TypeError(
-            f"sizes must be one sequence of whole numbers, got {sizes!r}; for example Network((784, 64, 10))"
+            f"sizes must be one sequence of integers, got {sizes!r}; for example Network((784, 64, 10))"
         )
     if isinstance(neuron, Neuron):
         name = type(neuron).__name__

@@ -186,7 +186,7 @@ class Neuron(Parametrized, Generic[S]):
         if mode not in self.modes:
             raise InputError(
                 f"mode must be one of {', '.join(self.modes)} for {type(self).__name__}, got {mode!r}; "
-                "ultralif.set_mode uses hard for neurons that lack a mode"
+                "ultralif.set_mode uses hard for neurons that do not support a mode"
             )
         self._mode: Mode = mode
 

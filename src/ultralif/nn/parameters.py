@@ -134,7 +134,7 @@ class Parametrized(nn.Module):
         return self._decoder(name).value()
 
     def given(self, name: str) -> Constant | Learned:
-        """Return a constant as operators expect it; they decode learned constants themselves."""
+        """Return a constant in the form that operators expect; they decode learned constants themselves."""
         return self._decoder(name) if name in self._learned else self.constant(name)
 
     def _decoder(self, name: str) -> Learned:

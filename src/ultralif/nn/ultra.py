@@ -95,7 +95,7 @@ class _Leaky(_Tempered):
         return torch.exp(self.eps_per_decay() * -torch.exp(-self.log_time_constant))
 
     def eps_per_decay(self) -> Constant:
-        """Return the number c in leak = exp(-c / time constant): 1 where the membrane itself decays."""
+        """Return c, where leak = exp(-c / time constant); c is 1 if the membrane itself decays."""
         return 1.0
 
     def shapes(self) -> Iterator[tuple[str, torch.Size]]:
@@ -180,7 +180,7 @@ class UltraLIF(_Leaky):
         return log_decay(self.leak, self.eps)
 
     def eps_per_decay(self) -> Constant:
-        """Return the temperature, because lambda is leak^(1/eps)."""
+        """Return the temperature as c, because lambda is leak^(1/eps)."""
         return self.eps
 
 

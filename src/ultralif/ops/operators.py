@@ -141,7 +141,7 @@ def _check_shapes(current: Tensor, given: Mapping[str, object]) -> None:
         sizes = zip(reversed(shape), reversed(step), strict=False)
         if len(shape) > len(step) or any(size not in (1, n) for size, n in sizes):
             raise InputError(
-                f"{name} must be a number or broadcast against the features {tuple(step[1:])}, got the shape "
+                f"{name} must be a number or broadcast against the features {tuple(step[1:])}, got shape "
                 f"{shape}; pass one entry for all neurons or one for each"
             )
 

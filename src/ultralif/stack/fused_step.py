@@ -31,7 +31,7 @@ def readout_loss(
     smoothing: float = 0.0,
     ones: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return each member's loss, with its hits and mean rate, which are not differentiable.
+    """Return each member's loss, number of hits and mean rate; only the loss is differentiable.
 
     The loss is the mean cross-entropy of ``rates @ weight.T + bias`` plus sparsity times the mean rate. It
     can be differentiated once; the gradients are computed together with the losses.
@@ -43,7 +43,7 @@ def readout_loss(
         labels: the labels of each batch that members read, ``[batches, B]``.
         sparsity: ``[M]``.
         smoothing: label smoothing.
-        ones: ``[M]``; passed as the gradient of the losses, it avoids a multiplication.
+        ones: ``[M]``; pass the same tensor as the gradient of the losses to avoid a multiplication.
     """
     return _apply(rates, weight, bias, labels, sparsity, smoothing, ones)
 

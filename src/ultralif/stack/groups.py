@@ -100,7 +100,7 @@ def run_groups(current: Tensor, prepared: Prepared, rate: bool) -> Tensor:
 
 
 class _Groups(torch.autograd.Function):
-    """The spikes of all groups, and their derivative."""
+    """Compute the spikes of all groups, and their derivative."""
 
     @staticmethod
     def forward(ctx: Any, current: Tensor, vector: Tensor, parts: Sequence[_Part], rate: bool) -> Tensor:

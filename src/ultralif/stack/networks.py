@@ -53,7 +53,7 @@ class Stack(nn.Module):
             raise InputError(f"readers must contain each batch index from 0 equally often, got {batch}")
         kinds = [kind(cast(AnyNeuron, network.neurons[0])) for network in networks]
         self.order = sorted(range(len(networks)), key=lambda i: (batch[i], kinds.index(kinds[i])))
-        """The order of the networks: sorted by the batch that they read, then by kind."""
+        """The indices of the networks, sorted by the batch that they read, then by kind."""
         self.members = [networks[i] for i in self.order]
         self.sizes, self.readout = networks[0].sizes, networks[0].readout
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -206,14 +206,14 @@ def _check(networks: Sequence[Network]) -> None:
     shapes = {(network.sizes, network.readout) for network in networks}
     if len(shapes) > 1:
         raise InputError(
-            f"networks must have one shape to be stacked, got {sorted(shapes)}; stack them separately"
+            f"stacked networks must all have the same shape, got {sorted(shapes)}; stack them separately"
         )
     for network in networks:
         for _, neuron in network.layers():
             if not hasattr(neuron, "operator"):
                 raise InputError(
-                    f"{type(neuron).__name__} has no operator, so it cannot be stacked; derive "
-                    "it from ultralif.Stepped"
+                    f"{type(neuron).__name__} has no operator, so it cannot be stacked; "
+                    "subclass ultralif.Stepped"
                 )
             if getattr(neuron, "time_constants", None) is not None:
                 raise InputError(

@@ -38,7 +38,7 @@ def library() -> ctypes.CDLL | None:
         reason = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error
         warnings.warn(
             f"the C kernels could not be built ({reason}); the slower definition in PyTorch runs instead. "
-            "Install a C compiler, or name one in the environment variable CC",
+            "Install a C compiler, or set the environment variable CC to one",
             RuntimeWarning,
             stacklevel=2,
         )

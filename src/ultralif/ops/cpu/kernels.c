@@ -25,7 +25,7 @@
 enum { PLAIN, ADAPTS, SATURATES, DELAYS }; /* form of a neuron without neighbours */
 enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
 enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and gradients: the membrane's, or a 16-bit one */
-enum { LANES = 128, PIECE = 64 }; /* neurons without neighbours that are integrated together; a part of them */
+enum { LANES = 128, PIECE = 64 }; /* sizes of a block of neurons without neighbours, and of its parts */
 
 /* Allocate whole cache lines, so that no vector straddles two of them. */
 static void *aligned(size_t size) { return aligned_alloc(64, (size + 63) / 64 * 64); }

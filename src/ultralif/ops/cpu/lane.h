@@ -1,6 +1,6 @@
 /* Included by kernels.c for each type: constants, spike and reset of one lane, and the functions that Python calls. */
 
-/* The tensors that Python passes. Constants that are numbers, and tensors that a call does not need, are NULL. */
+/* The tensors that Python passes; NULL for constants that are numbers and for tensors that a call does not need. */
 typedef struct {
     const void *current;
     const REAL *state, *constants[CONSTANTS];

@@ -70,7 +70,7 @@ def stored(x: Tensor) -> Tensor:
     if x.dtype not in _TYPES or x.layout is not torch.strided:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _TYPES)
         raise TypeError(
-            f"neurons integrate dense tensors of {known}, got {x.dtype} ({x.layout}); "
+            f"neurons support only dense tensors of {known}, got {x.dtype} ({x.layout}); "
             "convert with .to_dense() or .float()"
         )
     if x._is_zerotensor():  # zeros that PyTorch did not materialize

@@ -107,7 +107,7 @@ static const REAL *NAME(view_step)(const NAME(Call) *c, const NAME(Tile) *tile, 
     return room;
 }
 
-/* Give the first and the last lane their neighbours; in a part of a ring any number will do. */
+/* Give the first and the last lane their neighbours; in a part of a ring, any number will do. */
 INLINE void NAME(close)(REAL *w, const NAME(Tile) *tile)
 {
     w[-1] = w[tile->halo ? 0 : tile->n - 1];

@@ -24,7 +24,7 @@ typedef struct {
     REAL fall[LANES], share[LANES], rise[LANES]; /* of the smaller term of a log-sum-exp; of the threshold: see rise */
     REAL x[LANES], spikes[LANES], mean[LANES], odds[2][LANES], v[LANES], gathered[NAME(FIELDS)][LANES];
     NAME(Lanes) l;
-    int64_t at, n, part; /* its first element in a time step; its size; the part of the work */
+    int64_t at, n, part; /* its first element in a time step; its size; its part of the work */
     int current, grad_out, out;     /* whether these are read and written in place */
     int next_current, next_grad_out; /* whether a later step can be prefetched */
 } __attribute__((aligned(64))) NAME(Block);

@@ -133,7 +133,7 @@ def then_saturate(p, q, r, p2, q2, r2):
 
 @triton.jit
 def then_clamp(p, q, r, p2, q2, r2):
-    """Compose two maps of maxima."""
+    """Compose two maps for a maximum."""
     return p + p2, clamp(q + p2, q2, r2), clamp(r + p2, q2, r2)
 
 
@@ -276,7 +276,7 @@ def find_lines(
 ):
     """Return the line of every chunk, and record the membrane before every few steps.
 
-    Pointers and strides are those of current, gradient and notes.
+    Pointers and strides belong to current, gradient and notes.
     """
     source, incoming, note = pointers
     zero = tl.zeros_like(v)

@@ -262,7 +262,7 @@ def delayed_backward(gs, grads, sums, trace, inside, held, RULE: tl.constexpr):
 
 @triton.jit
 def start_backward(flow, sums, v, held, RULE: tl.constexpr):
-    """Go back over the spike of the first state: see `with_spike`."""
+    """Propagate the gradient back through the spike of the first state: see `with_spike`."""
     if not choice(RULE, "delayed"):
         return flow, sums
     limit = held[4]
