@@ -129,7 +129,7 @@ def small_nmnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "says"),
     [
-        (["show", "randman", "--index", "2000"], 2, "index must be in 0 to 1999, got 2000"),
+        (["show", "randman", "--index", "2000"], 2, "index must be between 0 and 1999, got 2000"),
         (["show", "randman", "--out", "no/such/a.png"], 2, "the folder no/such does not exist"),
         (["show", "randman", "--out", "a.docx"], 2, "must end in .png, .svg or .pdf, got 'a.docx'"),
         (["show", "shd"], 1, "shd is not on this machine"),

@@ -103,7 +103,7 @@ def test_what_is_missing_is_said_and_for_a_machine_without_a_network_in_full(tmp
 
 def test_both_splits_of_the_gestures_are_told_apart(tmp_path):
     spec = DATASETS["dvs-gesture"]
-    assert "no program may download" in str(missing(spec, None, "spikingjelly"))
+    assert "may not be downloaded automatically" in str(missing(spec, None, "spikingjelly"))
     assert "38022171" not in str(missing(spec, None, "spikingjelly"))
     put(
         tmp_path / "data" / "DVS128Gesture" / "extract" / "DvsGesture",

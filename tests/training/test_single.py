@@ -170,7 +170,7 @@ def test_what_cannot_be_trained_is_refused(net: nn.Module, options: dict, says: 
     [
         ((X, Y[:5]), "one class"),
         ((X, Y - 1), "one class"),
-        ((X[:, :, :5], Y), "pass samples of one shape"),
+        ((X[:, :, :5], Y), "pass samples of the same shape"),
         ((X * torch.nan, Y), "NaN or infinite"),
         ("mnist", "a pair of tensors, a Dataset or a DataLoader"),
         ([(1, 2, 3)] * 4, "pairs of a sample and its class"),

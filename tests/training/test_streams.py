@@ -115,7 +115,7 @@ class Once(IterableDataset[tuple[Tensor, Tensor]]):
 
 
 def test_a_pass_without_samples_is_refused_and_is_no_divergence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="train yielded no batch; every pass over it must start"):
+    with pytest.raises(InputError, match="train yielded no batch; make sure that every pass starts"):
         ul.train(net(), DataLoader(Once(), batch_size=20), (X, Y), runs_dir=tmp_path, **RUN)
     large = DataLoader(TensorDataset(X, Y), batch_size=100, drop_last=True)
     with pytest.raises(InputError, match="train yielded no batch"):

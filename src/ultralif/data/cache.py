@@ -23,7 +23,7 @@ from ultralif.files import digest, inside, read_json, sync_folder
 __all__ = ["Arrays", "Pieces", "cached", "staging"]
 
 Pieces = Iterator[tuple[str, NDArray[Any]]]
-"""Pairs of an array's name and the values to append to it. The first piece sets the array's type."""
+"""``(name, values)`` pairs: values to append to the named array. The first ones set the array's type."""
 
 _MANIFEST = "manifest.json"
 _TEMPORARY = ".tmp-"
@@ -74,7 +74,7 @@ def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
 
     Args:
         folder: the arrays' cache folder; its name encodes everything that they depend on.
-        build: yields pairs of an array's name and the values to append to it.
+        build: yields ``(name, values)`` pairs, the values to append to the named array.
     """
     found = _read(folder)
     if found is None:
@@ -108,7 +108,7 @@ def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
             sync_folder(folder.parent)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise  # otherwise another process was faster, and its folder is identical
+                raise  # otherwise another process finished first, and its folder is identical
     except OSError as error:
         raise JobError(
             f"{folder} cannot be written: {error.strerror}; free some space or change the permissions, or "
@@ -128,7 +128,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _read(folder: Path) -> Arrays | None:
-    """Map the arrays in a folder. Return None if it is missing or damaged; a damaged one is removed."""
+    """Map a folder's arrays; return None if the folder is missing or damaged. Remove a damaged one."""
     if not folder.exists():
         return None
     try:

@@ -22,7 +22,7 @@ __all__ = ["code_of"]
 def code_of(*things: Any) -> str:
     """Return the code of classes, functions and objects without comments, and all user code that they use.
 
-    For objects, and for variables that a function uses from outside its body, the text also includes numbers,
+    For objects, and for a function's global and enclosing variables, the text also includes numbers,
     strings and arrays. For modules, it includes buffers and frozen parameters as well.
 
     Example:
@@ -41,13 +41,13 @@ def code_of(*things: Any) -> str:
 
 
 Seen = dict[int, list[str]]
-"""The texts of each thing by its id. The first is its number, by which others refer to it."""
+"""Each object's text fragments, by its id. The first is a number that other objects' text refers to."""
 
 
 def _collect(thing: Any, seen: Seen) -> None:
     if id(thing) in seen:
         return
-    texts = seen[id(thing)] = [str(len(seen))]  # first of all, because it may contain itself
+    texts = seen[id(thing)] = [str(len(seen))]  # registered first, because it may contain itself
     if isinstance(thing, functools.partial):
         texts.append(f"partial {_value(thing.args, seen)} {_value(thing.keywords, seen)}")
         _collect(thing.func, seen)
@@ -85,7 +85,7 @@ def _attributes(thing: Any) -> dict[str, Any]:
 
 
 _PLACES = (ModuleType, Namespace, SimpleNamespace)
-"""Types of which a function typically uses only some attributes."""
+"""Types whose objects have many attributes, of which a function typically uses only some."""
 _WHOLE = (tuple, list, dict, Tensor)
 
 

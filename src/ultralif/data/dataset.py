@@ -55,7 +55,7 @@ class Dataset:
     folder: Path | None
     """The folder it was found in; None if it was generated."""
     version: str = ""
-    """How the data differ from the published data, such as by regeneration; empty if they do not."""
+    """How the data differ from the published data, for example by regeneration; empty if they do not."""
     validation: Split | None = None
     """The user's own validation set, if any."""
 
@@ -204,7 +204,7 @@ _JOBS: dict[Kind, tuple[str, str]] = {
     "shd": ("shd", "shd_jobs"),
     "shd-packed": ("shd", "packed_jobs"),
 }
-"""Reader module and function of each format; readers are imported on first use."""
+"""Each format's reader module and function; readers are imported on first use."""
 _VERSION = 1
 """Version of the cached frames; a new version rebuilds all of them."""
 

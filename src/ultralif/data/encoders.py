@@ -24,7 +24,7 @@ NORMALIZED: tuple[Encoding, ...] = ("rate-normalized", "rate-clipped", "constant
 def rate(x: Tensor, timesteps: int, generator: torch.Generator, gain: float = 0.5) -> Tensor:
     r"""Draw spikes ``[T, B, *shape]`` with :math:`P(s_t = 1) = \mathrm{gain} \cdot x` (appendix D.1).
 
-    The first T steps of a longer draw equal the draw for T, given equal generators.
+    With equal generators, a longer draw begins with exactly the steps of a shorter one.
 
     Args:
         x: pixels in [0, 1], ``[B, *shape]``.
@@ -65,16 +65,17 @@ def encode(
     r"""Encode pixels in [0, 1] with the named encoding.
 
     With the normalised pixel :math:`z = (x - \mu) / \sigma`, ``rate-normalized`` draws spikes with
-    :math:`P = \mathrm{clip}(\mathrm{gain} \cdot z, 0, 1)`, another reading of the paper. ``rate-clipped``
-    uses :math:`P = \mathrm{gain} \cdot \mathrm{clip}(z, 0, 1)`, as the paper's released code does, so that no
-    pixel's spike probability exceeds the gain. ``constant-normalized`` is the current z at every step.
+    :math:`P = \mathrm{clip}(\mathrm{gain} \cdot z, 0, 1)`, another interpretation of the paper.
+    ``rate-clipped`` uses :math:`P = \mathrm{gain} \cdot \mathrm{clip}(z, 0, 1)`, as the paper's released code
+    does, so that no pixel's spike probability exceeds the gain. ``constant-normalized`` is the current z at
+    every step.
 
     Args:
         x: pixels in [0, 1], ``[B, C, ...]``.
         timesteps: T.
         generator: on the device of ``x``.
         encoding: the encoding's name.
-        gain: factor of the spike probability.
+        gain: factor applied to the spike probability.
         normalization: mean and standard deviation of each channel, for the encodings that need them.
     """
     check_choice("encoding", encoding, get_args(Encoding))
@@ -106,7 +107,7 @@ def _bernoulli(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
         return _bernoulli_by_bytes(p, timesteps, generator)
     out = torch.empty(timesteps, *p.shape, device=p.device)
     u = torch.empty_like(p)
-    for spikes in out:  # step by step, because on a GPU the size of a draw changes all its numbers
+    for spikes in out:  # one step at a time, because on a GPU the size of a draw changes all its numbers
         torch.lt(u.uniform_(generator=generator), p, out=spikes)
     return out
 

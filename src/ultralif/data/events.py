@@ -29,7 +29,7 @@ def to_frames(events: Any, timesteps: int, size: int | Sequence[int]) -> Tensor:
     The bins match tonic's ``ToFrame(n_time_bins=T)``. With
     :math:`w = \lfloor (t_{last} - t_{first}) / T \rfloor`, frame i counts the events of
     :math:`[t_{first} + i w, t_{first} + (i+1) w)`. Later events, which always include the last one, are
-    dropped. If times are not whole numbers, or a recording is shorter than T ticks, w is not rounded down.
+    dropped. If times are not integers, or a recording is shorter than T ticks, w is not rounded down.
 
     To use it as a dataset transform, fix the other arguments:
     ``functools.partial(ul.data.to_frames, timesteps=10, size=(2, 34, 34))``.
@@ -52,7 +52,7 @@ def to_frames(events: Any, timesteps: int, size: int | Sequence[int]) -> Tensor:
     shape = (size,) if isinstance(size, int) else tuple(size)
     if timesteps < 1 or not 1 <= len(shape) <= 3 or any(n < 1 for n in shape):
         raise InputError(
-            "timesteps must be at least 1 and size be (polarities, height, width), (height, width) or a "
+            "timesteps must be at least 1, and size (polarities, height, width), (height, width) or a "
             f"number of channels, got {timesteps} and {size}"
         )
     fields = _fields(events, ("t", "x", "y", "p") if len(shape) == 3 else ("t", "x", "y")[: 1 + len(shape)])
@@ -74,7 +74,7 @@ def drop(frames: Tensor, p: float, *, generator: torch.Generator | None = None) 
     """Drop each event with probability ``p``.
 
     Args:
-        frames: event counts ``[T, B, *size]``, whole numbers.
+        frames: integer event counts ``[T, B, *size]``.
         p: the probability, from 0 to 1.
         generator: random number generator on the device of ``frames``; None uses torch's default.
     """
@@ -85,7 +85,7 @@ def drop(frames: Tensor, p: float, *, generator: torch.Generator | None = None) 
 
 
 def flip(frames: Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Tensor:
-    """Mirror each recording from left to right with probability ``p``.
+    """Mirror each recording horizontally with probability ``p``.
 
     Args:
         frames: ``[T, B, *size]``.
@@ -124,7 +124,7 @@ def jitter(frames: Tensor, steps: int, *, generator: torch.Generator | None = No
     """Move each event in time by up to ``steps`` frames; moves are clipped at the ends, so no event is lost.
 
     Args:
-        frames: event counts ``[T, B, *size]``, whole numbers.
+        frames: integer event counts ``[T, B, *size]``.
         steps: the largest move in either direction; all moves are equally likely.
         generator: as in `drop`.
     """
@@ -170,7 +170,7 @@ def _fields(events: Any, needed: Sequence[str]) -> dict[str, NDArray[Any]]:
         columns = list(array.T)
     if not len(needed) <= len(columns) <= 4 or len({len(column) for column in columns}) > 1:
         raise InputError(
-            f"events must have the columns {', '.join(needed)}, all of one length, got lengths "
+            f"events must have the columns {', '.join(needed)}, all of the same length, got lengths "
             f"{[len(column) for column in columns]}; pass (t, x, y, p)"
         )
     return dict(zip(("t", "x", "y", "p"), columns, strict=False))
@@ -179,7 +179,7 @@ def _fields(events: Any, needed: Sequence[str]) -> dict[str, NDArray[Any]]:
 def _cells(name: str, values: NDArray[Any], length: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Return positions along one frame axis, after checking that all are inside the frame."""
     if values.dtype.kind == "f" and not bool(np.all(values == np.floor(values))):
-        raise InputError(f"{name} must be whole numbers, got {values.dtype} with fractions; round them")
+        raise InputError(f"{name} must be integers, got {values.dtype} with fractions; round them")
     cells: NDArray[np.int64] = values.astype(np.int64)
     if name == "p":
         cells = np.where(cells == -1, 0, cells)
@@ -194,7 +194,7 @@ def _cells(name: str, values: NDArray[Any], length: int, shape: tuple[int, ...])
 
 
 def _ticks(times: NDArray[Any], timesteps: int) -> NDArray[np.int64]:
-    """Return times as whole numbers, fine enough to be divided into T bins."""
+    """Return times as integers, on a scale fine enough for T bins."""
     if not times.size:
         return times.astype(np.int64)
     first, last = times.min(), times.max()

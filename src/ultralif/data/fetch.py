@@ -228,7 +228,7 @@ def _fetch(url: str, part: Path, remote: Remote, progress: Progress, opener: Ope
             _transfer(url, part, remote.file, progress, opener)
         except _BrokenOff as error:
             if part.stat().st_size <= before:
-                raise _Trouble(f"broke off the connection ({error})") from error
+                raise _Trouble(f"dropped the connection ({error})") from error
             continue
         if _sound(part, remote):
             return
@@ -236,7 +236,7 @@ def _fetch(url: str, part: Path, remote: Remote, progress: Progress, opener: Ope
         part.write_bytes(b"")
         if not before:
             raise trouble
-    raise _Trouble(f"broke off the connection {_TRIES} times")
+    raise _Trouble(f"dropped the connection {_TRIES} times")
 
 
 def _unsound(part: Path, remote: Remote) -> _Trouble:
@@ -273,9 +273,9 @@ def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opene
 
 
 def _open(url: str, start: int, opener: Opener) -> http.client.HTTPResponse:
-    """Request a file from a given byte on; a server without range support sends the whole file."""
+    """Request a file starting at a given byte; a server without range support sends the whole file."""
     headers = {"Range": f"bytes={start}-"} if start else {}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener only knows https)
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener only supports https)
     try:
         response: http.client.HTTPResponse = opener.open(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
@@ -283,7 +283,7 @@ def _open(url: str, start: int, opener: Opener) -> http.client.HTTPResponse:
             return _open(url, 0, opener)
         raise _Trouble(f"answered {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise _Trouble(f"gave no answer ({getattr(error, 'reason', error)})") from error
+        raise _Trouble(f"did not answer ({getattr(error, 'reason', error)})") from error
     if response.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
         raise _Trouble(f"answered {response.status} {response.reason}")
     return response
@@ -406,7 +406,7 @@ def _zip_members(archive: Path, allowed: int) -> Iterator[_Member]:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream with a limit on the bytes that may be read."""
+    """A stream that limits how many bytes may be read."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""Dataset files: the folders to search, size-limited reads, digests, and errors that suggest a remedy."""
+"""Dataset files: the folders to search, size-limited reads, digests, and errors that suggest a fix."""
 
 import hashlib
 import io
@@ -41,7 +41,7 @@ SUMS = "SHA256SUMS"
 
 
 def damaged(path: Path, what: str) -> InputError:
-    """Return the error for an unusable file, with a remedy."""
+    """Return the error for an unusable file, with a suggested fix."""
     return InputError(
         f"{path} {what}; delete it and get it again (ultralif data get), or replace it with an intact copy"
     )
@@ -68,7 +68,7 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
     try:
         return digest(path, algorithm)
     except BadFile as error:
-        raise JobError(f"{error}; check that it exists and its permissions") from error
+        raise JobError(f"{error}; check that it exists and is readable") from error
 
 
 def check_digest(data: bytes, expected: str, path: Path) -> None:
@@ -127,13 +127,13 @@ _MOST = 1 << 34
 
 
 def read_npy(path: Path) -> "NDArray[Any]":
-    """Return the array in a ``.npy`` file of plain numbers."""
+    """Return the array in a numeric ``.npy`` file."""
     with opened(path, _MOST) as file:
         return _load_npy(file, os.fstat(file.fileno()).st_size, path)
 
 
 def parse_npy(data: bytes, path: Path) -> "NDArray[Any]":
-    """Return the array in a ``.npy`` file of plain numbers, given the file's contents.
+    """Return the array in a numeric ``.npy`` file, given the file's contents.
 
     Example:
         >>> import io, numpy as np
@@ -161,9 +161,7 @@ def _load_npy(file: BinaryIO, size: int, path: Path) -> "NDArray[Any]":
         file.seek(0)
         array: NDArray[Any] = np.load(file, allow_pickle=False)
     except Exception as error:  # a damaged header makes numpy raise errors of many types
-        raise damaged(
-            path, f"is not a .npy file of plain numbers ({' '.join(str(error).split())})"
-        ) from error
+        raise damaged(path, f"is not a numeric .npy file ({' '.join(str(error).split())})") from error
     return array
 
 
@@ -266,7 +264,7 @@ def _lacking(folder: Path, form: FileForm) -> list[str]:
 
 
 def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> InputError | JobError:
-    """Return the error for a dataset that was not found, with a remedy."""
+    """Return the error for a missing dataset, with a suggested fix."""
     forms = [form for form in spec.forms if form.split in (None, split)]
     if not forms:
         known = sorted({form.split for form in spec.forms if form.split})
@@ -280,8 +278,8 @@ def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> Input
         )
     if not spec.remotes or forms[0].split not in (None, spec.forms[0].split):
         return JobError(
-            f"{spec.name} ({split}) is not on this machine and no program may download it; get it from "
-            f"{spec.source} and {by_hand}"
+            f"{spec.name} ({split}) is not on this machine and may not be downloaded automatically; get it "
+            f"from {spec.source} and {by_hand}"
         )
     for folder, form in _places(forms, data_dir):
         lacking = _lacking(folder, form)

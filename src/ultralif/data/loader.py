@@ -42,10 +42,10 @@ class Augmentation:
     cutout: int = 0
     """Black out a square of this size in each."""
     mixup: float = 0.0
-    """Mix each with another, and their labels; the weight is drawn from Beta(mixup, mixup)."""
+    """Mix each image and its label with another's; the weight is drawn from Beta(mixup, mixup)."""
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """Return ``[B, C, H, W]`` shifted, mirrored and cut out."""
+        """Return images ``[B, C, H, W]`` with shifts, mirroring and cutout applied."""
         if self.flip or self.shift:
             images = shift_and_flip(images, generator, self.shift, flip=self.flip)
         return cut_out(images, generator, self.cutout) if self.cutout else images
@@ -83,7 +83,7 @@ def shift_and_flip(
 
 
 def cut_out(images: Tensor, generator: torch.Generator, size: int) -> Tensor:
-    """Black out a square of ``size`` pixels at a random place in each image; it may extend over the edge.
+    """Black out a square of ``size`` pixels at a random place in each image; it may extend beyond the edge.
 
     Example:
         >>> int(cut_out(torch.ones(1, 1, 8, 8), torch.Generator().manual_seed(0), 4).sum()) < 64
@@ -129,7 +129,7 @@ class Loader:
         batch_size: samples in a batch; an epoch's last batch may have fewer.
         timesteps: T, for images; events already have a time axis.
         encoding: encoding of images as sequences, see `ultralif.data.encoders`.
-        gain: factor of the spike probability in the encoding.
+        gain: factor applied to the spike probability in the encoding.
         normalization: for ``rate-normalized``.
         seed: seed for the order, the crops and the spikes.
         shuffle: draw a new sample order each epoch.
@@ -195,7 +195,7 @@ class Loader:
         return math.ceil(len(self.split) / self.batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the batches of an epoch, starting at the step ``start``."""
+        """Yield the batches of an epoch, starting at step ``start``."""
         order = self.order(epoch)
         for step in range(start, self.steps):
             index = order[step * self.batch_size : (step + 1) * self.batch_size]
@@ -229,7 +229,7 @@ class Loader:
         return x, labels
 
     def seed_of(self, epoch: int, use: int) -> int:
-        """Combine the seed, an epoch and a purpose (0: the order; from 1: the steps) into one number."""
+        """Combine the seed, an epoch and a purpose (0: order; 1 and above: steps) into one number."""
         return int(np.random.SeedSequence((self.seed, epoch, use)).generate_state(1, np.uint64)[0] >> 1)
 
 

@@ -77,7 +77,7 @@ class Events:
         entry = torch.repeat_interleave(begin - before, length)
         entry += torch.arange(len(entry), device=rows.device)
         key = self.keys.index_select(0, entry)
-        # From bin * cells + address to (bin * batch + sample) * cells + address.
+        # Convert bin * cells + address to (bin * batch + sample) * cells + address.
         target = key.div(cells, rounding_mode="trunc").long().mul_((batch - 1) * cells).add_(key)
         target += torch.repeat_interleave(cells * torch.arange(batch, device=rows.device), length)
         frames = torch.zeros(self.timesteps or 0, batch, *self.shape, device=rows.device)

@@ -104,7 +104,7 @@ class Stream:
         """Yield the batches of one pass: ``x [T, B, ...]`` or images ``[B, ...]``, targets and mask.
 
         Args:
-            seeds: two for the pass and one for each batch, so that random numbers can be repeated.
+            seeds: two for the pass and one for each batch, so that random numbers can be reproduced.
         """
         _seed_generators(self.loader, next(seeds))
         _seed(next(seeds))
@@ -140,7 +140,7 @@ class Stream:
             places = sorted({round(i * (count - 1) / COMPARED) for i in range(COMPARED + 1)})
             samples = (_drawn(data, i) for i in places)
             collate: Any = self.loader.collate_fn
-            if getattr(collate, "__self__", None) is data:  # whose samples are compared, and not its caches
+            if getattr(collate, "__self__", None) is data:  # the dataset, whose samples are compared already
                 collate = collate.__func__
             seen.update(f"{_drawn(_Order(self.loader), 0)} {code_of(collate)}".encode())
         for sample in samples:
@@ -236,7 +236,7 @@ class StreamLoader(Loader):
         return int(self.split.steps)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """Yield an epoch's ``(x, targets, mask)``, starting at the step ``start``."""
+        """Yield an epoch's ``(x, targets, mask)``, starting at step ``start``."""
         for source in (self.split.loader.sampler, self.split.loader.batch_sampler, self.split.loader.dataset):
             if hasattr(source, "set_epoch"):
                 source.set_epoch(epoch)
@@ -247,8 +247,8 @@ class StreamLoader(Loader):
                 yield (*self._encoded(x, targets, epoch, step), mask)
         if step < 0:
             raise InputError(
-                f"{self.split.name} yielded no batch; every pass over it must start from the beginning, "
-                "and drop_last drops a set that is smaller than a batch"
+                f"{self.split.name} yielded no batch; make sure that every pass starts from the beginning "
+                "and, with drop_last, that the set fills at least one batch"
             )
 
 

@@ -19,7 +19,7 @@ Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to download, with the digest that its publisher or a well-known library states."""
+    """A file to download, with the digest given by its publisher or a well-known library."""
 
     file: str
     urls: tuple[str, ...]
@@ -215,7 +215,7 @@ _MENDELEY = "https://data.mendeley.com/public-files/datasets/468j46mzdv/files/"
 _NMNIST_FOLDERS = ("n-mnist", "nmnist", "NMNIST", "N-MNIST")
 _NMNIST = Spec(
     name="n-mnist",
-    title="MNIST seen by an event camera on a saccading mount",
+    title="MNIST recorded with an event camera on a saccading mount",
     shape=(2, 34, 34),
     class_names=_DIGITS,
     sizes=(60_000, 10_000),
@@ -256,7 +256,7 @@ _GESTURES = (
 )
 _GESTURE = Spec(
     name="dvs-gesture",
-    title="Hand and arm gestures before an event camera",
+    title="Hand and arm gestures recorded with an event camera",
     shape=(2, 128, 128),
     class_names=_GESTURES,
     sizes=(1_077, 264),
@@ -310,7 +310,7 @@ _SHD_PACKED = {
 _SHD_FOLDERS = ("shd", "SHD", "hsd", "hdspikes")
 _SHD = Spec(
     name="shd",
-    title="Spoken digits through a model of the inner ear",
+    title="Spoken digits, as encoded by a model of the inner ear",
     shape=(700,),
     class_names=(
         *["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"],
@@ -367,7 +367,7 @@ _RANDMAN = Spec(
 )
 
 PREFIX = "own:"
-"""Prefix of the names of user data, before part of their digest."""
+"""Prefix of user data names; part of the data's digest follows it."""
 DATASETS: dict[str, Spec] = {
     spec.name: spec
     for spec in (_BUILTIN_DIGITS, _RANDMAN, _MNIST, _FASHION, _CIFAR10, _NMNIST, _GESTURE, _SHD)

@@ -50,12 +50,12 @@ def register_data(
     """Register data and return the name under which this process can load them and train on them.
 
     Pairs of tensors and lists are kept in memory, on the device. A DataLoader is used as it is, with its own
-    batches, workers and transforms, and iterated anew in every epoch. A Dataset is wrapped in a DataLoader.
+    batches, workers and transforms, and iterated again in every epoch. A Dataset is wrapped in a DataLoader.
 
     Args:
         train: samples and targets: a pair of tensors or arrays, a Dataset, or a DataLoader. Bytes are pixels
             from 0 to 255; other numbers are used as they are. A third tensor, or a third item of each batch,
-            contains the number of steps of each sample.
+            contains each sample's number of steps.
         test: the test set, in the same form.
         events: each sample's first axis is time, so that tensors are ``[N, T, ...]``.
         validation: a validation set in the same form, if there is one.
@@ -80,7 +80,7 @@ def register_data(
     if other := next((half for half in shapes if shapes[half] != shapes["train"]), None):
         raise InputError(
             f"train has samples of shape {shapes['train']} and {other} of {shapes[other]}; pass samples of "
-            "one shape"
+            "the same shape"
         )
     classes = _count_classes(splits) if has_classes and not timed else 0
     digest = hashlib.sha256(f"events={events}".encode())
@@ -148,8 +148,8 @@ def _split(half: str, source: Any, *, events: bool, has_classes: bool, timed: bo
         if has_classes and not stream.has_classes and not timed:
             _, targets, _ = stream.first
             raise InputError(
-                f"{half} must have one class (a whole number from 0) for each sample, got {targets.dtype} of"
-                f" shape {tuple(targets.shape)}; for another task, choose its loss, such as loss='mse'"
+                f"{half} must have one class (an integer, at least 0) for each sample, got {targets.dtype} "
+                f"of shape {tuple(targets.shape)}; for other tasks, choose a loss such as loss='mse'"
             )
         return cast(Split, stream)
     x, y = _collected(half, source, has_classes=has_classes and not timed)
@@ -242,7 +242,7 @@ def _collected(name: str, source: Any, *, has_classes: bool) -> tuple[Tensor, Te
     labels = y.reshape(-1).long()
     if len(x) != len(labels) or y.is_floating_point() or y.is_complex() or int(labels.min()) < 0:
         raise InputError(
-            f"{name} must have one class (a whole number from 0) for each sample, got {len(x)} samples and "
+            f"{name} must have one class (an integer, at least 0) for each sample, got {len(x)} samples and "
             f"labels {y.dtype} of shape {tuple(y.shape)}"
         )
     if int(labels.max()) >= MOST_CLASSES:
@@ -264,7 +264,7 @@ def _gathered(name: str, source: Any) -> tuple[Tensor, Tensor]:
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"{name} must yield pairs of a sample and its class, all of one shape ({reason})"
+            f"{name} must yield pairs of a sample and its class, all of the same shape ({reason})"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Bin events into T sparse frames, equal to those of tonic's ``ToFrame(n_time_bins=T)``."""
+"""Bin events into T sparse frames that match tonic's ``ToFrame(n_time_bins=T)``."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ class Recordings(NamedTuple):
     times: Integers
     """``[E]``"""
     addresses: Integers
-    """The cell of each event, ``[E]``: polarity, y and x as one number."""
+    """The cell of each event, ``[E]``: polarity, y and x combined into one number."""
     labels: Integers
     """``[R]``"""
 

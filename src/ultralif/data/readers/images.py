@@ -36,7 +36,7 @@ def parse_idx(data: bytes, path: Path) -> Bytes:
     big-endian 32-bit integer, and the values in C order.
     """
     if len(data) < 4 or data[:3] != b"\0\0\x08":
-        raise damaged(path, f"does not start like an idx file of bytes, but with {data[:4].hex(' ')}")
+        raise damaged(path, f"is not an idx file of bytes: it starts with {data[:4].hex(' ')}")
     axes = data[3]
     start = 4 + 4 * axes
     if len(data) < start:
@@ -65,7 +65,7 @@ def _read_idx(folder: Folder, half: str) -> Samples:
         arrays.append(parse_idx(folder.read(name, _LIMIT), folder.path / name))
     pixels, labels = arrays
     if pixels.ndim != 3 or labels.ndim != 1:
-        raise damaged(folder.path, f"has {part} images with {pixels.ndim} axes, labels with {labels.ndim}")
+        raise damaged(folder.path, f"has {part} images with {pixels.ndim} axes and labels with {labels.ndim}")
     return Samples(pixels[:, None], labels)
 
 

@@ -21,7 +21,7 @@ from ultralif.errors import InputError, JobError
 __all__ = ["CELLS", "Job", "binned_jobs", "parse_binned", "parse_nmnist", "raw_jobs", "unpack"]
 
 Job = Callable[[], Binned]
-"""One unit of work: read several recordings, in order, and return their counts."""
+"""A job that reads several recordings in order and returns their counts."""
 
 _SIDE = 34
 CELLS = 2 * _SIDE * _SIDE
