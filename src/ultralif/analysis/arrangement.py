@@ -29,7 +29,7 @@ MAX_REGIONS = 300_000
 """Jobs with a larger bound are refused, because they take minutes or longer."""
 
 SECONDS_PER_REGION = 2e-4
-"""Upper estimate of the seconds per region on one laptop core."""
+"""Upper estimate of the time per region on one laptop core, in seconds."""
 
 
 def region_bound(hyperplanes: int, dimension: int) -> int:
@@ -67,7 +67,7 @@ def enumerate_regions(
     """Find all regions of the hyperplanes ``weight @ x = offset``, exactly.
 
     Hyperplanes are added one by one. A new one splits the regions that it passes through. Their traces on it
-    are the regions of a smaller arrangement with one dimension less. Moving a point in such a trace to
+    are the regions of a smaller arrangement, of one dimension lower. Moving a point in such a trace to
     either side yields a point in each half. So no region is missed, and a point proves that each one exists.
 
     Args:
@@ -91,7 +91,7 @@ def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, lim
     """Count the regions of the hyperplanes ``weight @ x = offset``, exactly, without listing them.
 
     Each hyperplane adds as many regions as the earlier ones cut it into (deletion and restriction), so each
-    step solves a problem with one dimension less. Thousands of lines in a plane take seconds. For independent
+    step solves a problem one dimension lower. Thousands of lines in a plane take seconds. For independent
     normals, which are typical of a layer with fewer neurons than inputs, the count is simply 2^h.
 
     Args:
@@ -198,7 +198,7 @@ def _refuse_if_long(hyperplanes: int, rank: int, limit: int, *, traces: bool) ->
         work(hyperplanes),
         SECONDS_PER_REGION,
         f"{hyperplanes} hyperplanes of rank {rank} have up to {region_bound(hyperplanes, rank):.3g} regions",
-        f"up to {largest(work, limit, hyperplanes)} hyperplanes of that rank finish; "
+        f"up to {largest(work, limit, hyperplanes)} hyperplanes of that rank are feasible; "
         "lines and 2-D slices work at any size",
     )
 

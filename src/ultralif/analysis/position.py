@@ -92,8 +92,8 @@ def general_position(
         limit,
         subsets(h),
         1e-5,
-        f"general position of {h} hyperplanes in {n} dimensions has {subsets(h):.3g} subsets to test",
-        f"up to {largest(subsets, limit, h)} hyperplanes finish",
+        f"general position of {h} hyperplanes in {n} dimensions requires testing {subsets(h):.3g} subsets",
+        f"up to {largest(subsets, limit, h)} hyperplanes are feasible",
     )
     length = normals.norm(dim=1, keepdim=True).clamp_min(1e-300)
     unit = normals / length

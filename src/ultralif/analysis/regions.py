@@ -209,7 +209,7 @@ def sample_regions(
 
 @torch.no_grad()
 def raster(linear: nn.Linear, neuron: AnyNeuron, x: Tensor) -> Tensor:
-    """Return which neurons fire when, ``[T, N, h]``, for inputs ``[T, N, n]``; soft ones fire above 1/2."""
+    """Return where neurons fire, ``[T, N, h]``, for inputs ``[T, N, n]``; soft spikes above 1/2 count."""
     weight, bias = linear.weight.detach().double(), linear.bias
     current = nn.functional.linear(x.double(), weight, None if bias is None else bias.detach().double())
     spikes: Tensor = neuron(current)
@@ -284,7 +284,7 @@ def growth(
         samples * bits,
         2e-8,
         f"{samples} rasters of {bits} bits (one per neuron and step) have {samples * bits:.3g} bits in total",
-        f"up to {MAX_BITS // bits} samples finish",
+        f"up to {MAX_BITS // bits} samples are feasible",
     )
     with mode(neuron, spike_mode):
         fired = raster(linear, neuron, x).transpose(0, 1)
@@ -310,7 +310,7 @@ def raster_bound(neuron: AnyNeuron, h: int, n: int, steps: int, varying: bool = 
     or log-sum-exp membranes, a bound is known only for T = 1.
 
     Args:
-        neuron: the kind of neuron, in its mode.
+        neuron: the layer's neuron, in the mode to bound.
         h: the number of neurons.
         n: the dimension of one step's inputs.
         steps: T.

@@ -34,7 +34,7 @@ def zonotope_volume(weight: Tensor, *, limit: int = 5_000_000) -> Tensor:
         work,
         1e-6 * n,
         f"the volume of {h} generators in {n} dimensions is a sum of {work:.3g} determinants",
-        f"up to {largest(lambda k: comb(k, n), limit, h)} generators finish; log_volume works at any size",
+        f"up to {largest(lambda k: comb(k, n), limit, h)} generators are feasible; log_volume has no limit",
     )
     volume = weight.new_zeros(())
     for batch in subset_batches(h, n, 100_000):

@@ -100,7 +100,7 @@ def _runs(
         except Exception as error:  # skip a library that fails in any way
             if name.partition(" ")[0] in NEURONS:
                 raise
-            note(f"{name} on {part.layer} was left out: {error}".splitlines()[0])
+            note(f"{name} on {part.layer} was skipped: {error}".splitlines()[0])
             continue
         yield name, run
 

@@ -57,8 +57,8 @@ class BenchSubject:
 def build(name: str, device: torch.device) -> tuple[Forward, list[nn.Parameter]]:
     """Return a subject by name, such as ``UltraLIF`` or ``SpikingJelly LIF``, and its parameters.
 
-    A second word after one of our neurons selects how it runs: ``rate`` returns the mean over time, ``loop``
-    runs the definition, and ``compiled`` runs that loop under `torch.compile`.
+    A second word after the name of one of our neurons selects how it runs: ``rate`` returns the
+    mean over time, ``loop`` runs the definition, and ``compiled`` runs that loop under `torch.compile`.
     """
     if name == "copy":
         return _Copy.apply, []
@@ -141,7 +141,7 @@ PEERS: dict[str, tuple[str, Callable[[Any, torch.device], tuple[Forward, nn.Modu
     "snnTorch Leaky": ("snntorch", _snntorch),
     "norse LIF": ("norse.torch", _norse),
 }
-"""Neurons of other libraries: the module, and a function that builds one from it."""
+"""Neurons from other libraries: the module, and a function that builds one from it."""
 
 
 def peer_versions() -> dict[str, str]:

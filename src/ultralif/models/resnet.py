@@ -69,7 +69,7 @@ class ResNet(nn.Module):
     """Residual blocks that add to a current, and a final layer of neurons; see `resnet` for the arguments.
 
     The weight of each block's second norm is initialised to ``blocks ** -0.5``, so that the sum of a stage's
-    blocks has about the variance of its first current, for which threshold and temperature are chosen.
+    blocks has about the same variance as its first current, which threshold and temperature are chosen for.
 
     Example:
         >>> import torch
@@ -140,7 +140,7 @@ def resnet(
         timesteps: number of steps for which an image is shown; events have their own time axis.
         neuron: a neuron's name or class, or any callable that returns a module.
         neuron_options: its arguments; every layer has its own neurons.
-        width: factor applied to all numbers of channels.
+        width: factor applied to every channel count.
 
     Example:
         >>> import torch

@@ -115,7 +115,7 @@ def vgg(
         timesteps: number of steps for which an image is shown; events have their own time axis.
         neuron: a neuron's name or class, or any callable that returns a module.
         neuron_options: its arguments; every layer has its own neurons.
-        width: factor applied to all numbers of channels.
+        width: factor applied to every channel count.
         residual: add the previous current to each convolution's output if the shapes match; see `VGG`.
             ``vgg11r`` is always residual.
 
