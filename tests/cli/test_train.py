@@ -190,7 +190,7 @@ def test_eval_says_where_the_modes_part(ultralif: Commands) -> None:
         assert len(found["gap"][mode]["differing"]) == 2
         assert 0 <= found["gap"][mode]["agreement"] <= 100
     header, *rows = ultralif.done("eval", run, "--modes").splitlines()
-    assert "decides as soft %" in header and "layer 2 differs %" in header
+    assert "same decision as soft %" in header and "layer 2 differs %" in header
     assert rows[0].startswith("hard") and rows[1].startswith("tropical")
 
 

@@ -132,7 +132,7 @@ def test_the_default_run_becomes_c(tmp_path, capsys):
     assert main(["export", done["id"], "--to", "c", "--out", str(out), "--json", *runs]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["test_samples"] == 360
-    assert report["input"].startswith("real numbers in 8 bits: 0 to 255")
+    assert report["input"].startswith("real numbers as 8-bit integers: 0 to 255")
     assert report["float_percent"] == pytest.approx(done["accuracy"]["hard"], abs=0.01)
     assert abs(report["integer_percent"] - report["float_percent"]) < 2
     made = subprocess.run(["make", "-s", "-C", out, "test"], check=True, capture_output=True)
@@ -184,7 +184,7 @@ def test_a_network_and_data_of_ones_own(tmp_path, capsys, monkeypatch):
     assert main([*export, *own]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["test_samples"] == 64
-    assert report["input"].startswith("real numbers in 8 bits: -127 to 127")
+    assert report["input"].startswith("real numbers as 8-bit integers: -127 to 127")
     assert main(["eval", done["id"], "--json", *own, *runs]) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"]["hard"] == pytest.approx(
         report["float_percent"], abs=0.01

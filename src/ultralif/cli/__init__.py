@@ -27,7 +27,7 @@ COMMANDS: dict[str, str] = {
     "runs": "list, show, compare, remove and export runs",
     "export": "convert a trained network to C, NIR, ONNX or torch.export",
     "data": "list, fetch, check and show datasets",
-    "analyze": "regions, volumes, pruning and decision boundaries of a network",
+    "analyze": "show a network's regions, volumes and decision boundaries, or prune it",
     "bench": "time a layer of neurons against other libraries and a plain copy",
     "completion": "print a shell script that completes commands and flags",
 }

@@ -80,7 +80,7 @@ def regions(of: OfSpikes) -> None:
     """Count the regions of a layer's spike patterns at T = 1, exactly.
 
     Args:
-        of: the network, or a layer of it.
+        of: the network, or one of its layers.
     """
     from torch.linalg import matrix_rank
 
@@ -114,7 +114,7 @@ def slice_(
     """Count the regions that random segments and planes intersect at T = 1, exactly and at any size.
 
     Args:
-        of: the network, or a layer of it.
+        of: the network, or one of its layers.
         segments: number of segments, each between two points in the box.
         planes: number of infinite planes, each through a point in the box.
         box: smallest and largest value of an input.
@@ -158,7 +158,7 @@ def growth(
     """Count a layer's spike rasters over time for inputs in a random plane, and print the bound.
 
     Args:
-        of: the network, or a layer of it.
+        of: the network, or one of its layers.
         steps: numbers of time steps.
         varying: draw a new input from the plane at every step; otherwise one input is held for all steps.
         extent: largest distance from the origin at which the plane is sampled.
@@ -188,7 +188,7 @@ def volume(of: OfLayer) -> None:
     """Measure a layer's weights: rank, log-volume, and the zonotope's exact volume if that is feasible.
 
     Args:
-        of: the network, or a layer of it.
+        of: the network, or one of its layers.
     """
     import torch
 
@@ -222,7 +222,7 @@ def prune(
     """Merge equal neurons of a layer, then remove the neurons whose loss costs the least log-volume.
 
     Args:
-        of: the network, or a layer of it.
+        of: the network, or one of its layers.
         keep: number of neurons to keep; by default, only equal neurons are merged.
         by: criterion for choosing the neurons to remove.
         merge_tol: neurons are equal if weights and bias differ by less than this, relative to their norm.

@@ -40,8 +40,8 @@ __all__ = [
 
 C = TypeVar("C", bound="Common")
 
-# Threads that spin while they wait slow each other down on a busy machine, up to ten times. This must be set
-# before torch is imported.
+# Threads that spin while they wait slow each other down on a busy machine, by up to ten times. This must be
+# set before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 GROUPS: dict[str, tuple[str, ...]] = {

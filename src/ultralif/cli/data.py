@@ -184,7 +184,7 @@ def _describe(spec: "Spec", data_dir: Path | None) -> dict[str, Any]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Yield a download progress function: a bar on a terminal, otherwise a line for every tenth."""
+    """Yield a download progress function: a bar on a terminal, otherwise one line per 10 %."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -219,7 +219,7 @@ def _draw(dataset: "Dataset", split: "Split", index: int, path: Path) -> None:
     from ultralif.report.figures import events_figure
 
     if not 0 <= index < len(split):
-        raise InputError(f"index must be in 0 to {len(split) - 1}, got {index}")
+        raise InputError(f"index must be between 0 and {len(split) - 1}, got {index}")
     sample = split.batch([index]).cpu()
     label = int(split.labels[index])
     title = f"{dataset.name}, sample {index}, class {label}: {dataset.class_names[label]}"

@@ -91,7 +91,7 @@ def _print_gaps(gaps: dict[str, Any]) -> None:
             (mode, number(gap["agreement"], 2), *(number(part, 2) for part in gap["differing"]), where)
         )
     layers = (f"layer {i} differs %" for i in range(1, len(gaps[first]["differing"]) + 1))
-    print_table(("spikes", f"decides as {first} %", *layers, "first"), rows)
+    print_table(("spikes", f"same decision as {first} %", *layers, "first"), rows)
 
 
 COMMAND = evaluate_run

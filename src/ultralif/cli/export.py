@@ -68,7 +68,7 @@ def export(
 
     Args:
         run: a run's name or folder, a NIR file, a weight file, or file.py:Net, a class or function that
-            returns a network of snnTorch, SpikingJelly, norse or this library. An export from another
+            returns a network from snnTorch, SpikingJelly, norse or this library. An export from another
             library's network or a NIR file is compared with the source's spikes, on --inputs if given.
         to: c: integer-only C99. arduino: the same as a library for the Arduino IDE, with the options of c.
             nir: for other simulators and neuromorphic chips. onnx. torch: a torch.export program.
@@ -81,7 +81,7 @@ def export(
             replays the first 8 samples; nir measures an approximation's drift on all of them.
         bits: c: bits per membrane.
         weight_bits: c: bits per weight; 16 bits nearly always match the float model and need twice the
-            memory; 4 bits need half, and a network that was trained for them (export.finetune).
+            memory; 4 bits need half, but the network must be trained for them (export.finetune).
         memory_budget: c: largest total size of constants and state, in bytes.
         input_max: c: the largest event count of one input in one time step; 1 for binary spikes.
         max_events: c: the largest total number of events in one time step, over all inputs.
@@ -95,8 +95,8 @@ def export(
         dataset: your own data that the run was trained on, as for ultralif train.
         model: file.py:Class, for a run with your own network.
         neuron: file.py:Class, for a run with your own neuron.
-        reset: effect of a spike in a NIR file: zero, as NIR specifies, or subtract, as in most snnTorch
-            networks, which NIR cannot represent.
+        reset: how neurons in a NIR file reset after a spike: zero, as NIR specifies, or subtract, which most
+            snnTorch networks use but NIR cannot represent.
         data_dir: a folder to search first for the run's dataset.
         runs_dir: runs folder.
         json: print one JSON document.
@@ -310,7 +310,7 @@ def _source_of_nir(run: str, reset: Literal["zero", "subtract"] | None) -> Origi
         scores, spikes = answer(net, x)
         return Observed(tuple(spikes), scores)
 
-    return Original("the file in norse's arithmetic", observe)
+    return Original("the file, computed with norse's arithmetic", observe)
 
 
 def _own_network(
@@ -368,7 +368,7 @@ def _input(integer: IntegerNetwork) -> dict[str, object]:
     if integer.levels is None:
         return {"input": "event counts", "max_events": integer.max_events}
     levels = integer.levels
-    return {"input": f"real numbers in 8 bits: {levels.low} to {levels.high}, {levels.step:.4g} each"}
+    return {"input": f"real numbers as 8-bit integers: {levels.low} to {levels.high}, {levels.step:.4g} each"}
 
 
 def _alike(net: nn.Module, mode: Mode, integer: IntegerNetwork, samples: Tensor) -> str:
@@ -534,7 +534,7 @@ def _recorded(path: Path, shape: tuple[int, ...], real: bool) -> Tensor:
         values = read_npy(path)
     except (InputError, JobError, MemoryError) as error:
         raise InputError(f"--inputs {path} is not a .npy file of numbers") from error
-    kinds, what = ("uibf", "numbers") if real else ("uib", "whole numbers")
+    kinds, what = ("uibf", "numbers") if real else ("uib", "integers")
     whole = values.dtype.kind in kinds and values.ndim >= 3 and values.size
     if not whole or values[0, 0].size != prod(shape):
         raise InputError(

@@ -49,7 +49,7 @@ def show_model(name: str, /, json: bool = False) -> None:
 
 
 def get_model(name: str, folder: Path, /) -> None:
-    """Fetch a network from a folder, if it is too large to ship with the library.
+    """Fetch a network that is too large to ship with the library from a folder.
 
     Args:
         name: a name in the folder's index, such as cifar10/vgg11r-t4.

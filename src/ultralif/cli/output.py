@@ -40,7 +40,7 @@ def say(text: str) -> None:
 def confirm(question: str) -> bool:
     """Ask the user for confirmation; without a terminal, raise an error that names the flag to add."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InputError(f"{question} There is no terminal to confirm on; add --yes to do it")
+        raise InputError(f"{question} There is no terminal to confirm on; add --yes to confirm")
     echo(f"{question} [y/N]", sys.stderr)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -138,7 +138,7 @@ def print_result(result: "Result", then: str | None = None) -> None:
     if learned:
         echo(", ".join(learned))
     if result.own.validation is not None:
-        echo(f"{number(result.own.validation, 2)} % of the held-out part of the training set")
+        echo(f"{number(result.own.validation, 2)} % on the held-out part of the training set")
     if result.status == "diverged":
         echo(f"the loss diverged; these are the results after epoch {result.epochs}")
     best = f"{number(result.own.accuracy, 2)} % ({result.mode} spikes)"

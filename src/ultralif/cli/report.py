@@ -47,7 +47,7 @@ def report(
 
     Args:
         runs: names of runs, their folders, or folders that contain runs; none means all runs.
-        which: a filter.
+        which: filters for the runs.
         out: the HTML file; by default report.html, unless --figures is given.
         figures: a folder for the figures.
         format: figure format.

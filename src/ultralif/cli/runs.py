@@ -81,7 +81,7 @@ def list_(
     """List runs, newest first.
 
     Args:
-        which: a filter.
+        which: filters for the runs.
         limit: the largest number of runs to show.
         runs_dir: runs folder.
         json: print one JSON document.
@@ -181,7 +181,7 @@ def export(
     """Write runs as a table, newest first.
 
     Args:
-        which: a filter.
+        which: filters for the runs.
         to: the format.
         out: output file; by default, the table is printed.
         runs_dir: runs folder.
@@ -215,7 +215,7 @@ def table(
       ultralif runs table --by neuron,eps,hidden
 
     Args:
-        which: a filter.
+        which: filters for the runs.
         by: settings of a run; runs with equal settings share a row.
         to: a format for a paper or a spreadsheet; by default, the table is formatted for the terminal.
         out: output file; by default, the table is printed.

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _PATHS: dict[str, str] = {}
-"""The path of the code that builds each of the user's networks, by the network's name."""
+"""The path of the code that builds each user network, by the network's name."""
 _MOST = 1 << 33
 """Largest allowed parameter file, in bytes: 8 GiB."""
 
@@ -125,7 +125,7 @@ def _random_network(source: str, neuron: str, seed: int) -> Source:
 
 
 def _read_file(path: Path) -> Source:
-    """Read a safetensors file whose metadata has the mode and, as JSON, arguments for `ultralif.Network`."""
+    """Read a safetensors file whose metadata holds the mode and the `ultralif.Network` arguments as JSON."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -236,8 +236,8 @@ def register_model(path: str, config: "RunConfig") -> str:
     """Register the network that ``file.py:Class`` builds, and return its name.
 
     Args:
-        path: the code. Of the arguments ``classes``, ``shape`` (of a sample), ``channels``, ``timesteps`` and
-            ``neuron`` (a name), it receives those that it accepts.
+        path: the code. It is passed whichever of these arguments its signature accepts: ``classes``,
+            ``shape`` (of a sample), ``channels``, ``timesteps`` and ``neuron`` (a name).
         config: the run's config.
     """
     from torch import nn
