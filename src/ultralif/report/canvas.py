@@ -1,4 +1,4 @@
-"""The shared figure style: size, colour-blind safe colours, reproducible files."""
+"""The shared figure style: size, colour-blind-safe colours, reproducible files."""
 
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def new_figure(columns: int, rows: int = 1, width: float = 4.2, height: float = 
 
 
 def save_figure(figure: Any, path: Path, *, math: bool = True) -> Path:
-    """Write a figure, without a date, in the format given by the file extension.
+    """Write a figure in the format given by the file extension, without a date.
 
     Args:
         figure: a figure from `new_figure`.

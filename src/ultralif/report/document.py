@@ -18,7 +18,7 @@ from ultralif.training.result import Result
 __all__ = ["References", "Section", "make_document"]
 
 MOST_EPOCHS = 25
-"""Largest number of epochs shown for a run: evenly spaced, including the first and the last."""
+"""Largest number of epochs shown for a run, evenly spaced from the first to the last."""
 QUANTITIES = ("loss", "accuracy", "spike_rate", "eps", "leak")
 NOTES = [
     "Accuracy is measured on the whole test set after the last epoch, never after the best epoch.",

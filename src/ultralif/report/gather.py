@@ -132,7 +132,7 @@ def differences(entries: Sequence[Entry]) -> list[dict[str, object]]:
 
 
 def unnamed(config: RunConfig) -> dict[str, object]:
-    """Return the fields and options without a column that differ from their defaults."""
+    """Return the fields and options that have no column and differ from their defaults."""
     return {name: value for name, value in config.changes().items() if name not in NAMED}
 
 

@@ -79,7 +79,7 @@ def write_report(
 
 
 def make_page(document: Mapping[str, object], title: str) -> str:
-    """Return a document's page.
+    """Return the HTML page for a document.
 
     The document is JSON in a block that browsers do not execute. The script inserts all of it as text, so
     nothing in it can act as markup.

@@ -8,7 +8,7 @@ function boundaries(host, networks, runs) {
       h(
         "p",
         { class: "quiet" },
-        `The plane goes through the mean input of three test samples (circles), held for ${slices.steps} ${slices.steps === 1 ? "step" : "steps"}. Colours show classes, paler where the two best scores are close.`,
+        `The plane passes through three test samples (circles), each averaged over time and held for ${slices.steps} ${slices.steps === 1 ? "step" : "steps"}. Colours show classes, paler where the two best scores are close.`,
       ),
     );
   });

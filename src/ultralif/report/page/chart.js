@@ -1,4 +1,4 @@
-// A chart of points with intervals, joined or not, on two axes. Points are identified by hover and by keyboard.
+// A chart of points with intervals, joined or not, on two axes. Hovering or the arrow keys identify a point.
 
 const MARGIN = { top: 12, right: 12, bottom: 38, left: 56 };
 const DASHES = { solid: null, dashed: "6 4", dotted: "2 3", dashdot: "7 3 2 3" };
@@ -82,7 +82,7 @@ function drawChart(shown, spec, width) {
     viewBox: `0 0 ${width} ${height}`,
     role: "img",
     tabindex: "0",
-    "aria-label": `${label}. Arrow keys go from point to point.`,
+    "aria-label": `${label}. Arrow keys move between points.`,
   });
   drawAxes(svg, box, x, y, spec);
   svg.append(

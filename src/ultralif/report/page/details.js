@@ -77,7 +77,7 @@ function madeOf(run) {
   return [
     ["command", h("code", {}, commandOf(run))],
     ["config, where it differs from the defaults", run.rest.text || "all default"],
-    ["the number", `accuracy on the whole test set after the last of ${run.epochs} epochs, never the best one`],
+    ["reported accuracy", `on the whole test set, after the last of ${run.epochs} epochs rather than the best one`],
     ...modes.map((mode) => [MODES[mode], measured(run, mode)]),
     ["break-even with an int8 network", breakEven(run)],
     ["trained", trained(run)],

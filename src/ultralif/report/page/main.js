@@ -8,7 +8,7 @@ function fillSection(id, draw, there = true) {
   document.querySelector(`nav a[href="#${id}"]`).parentElement.remove();
 }
 
-// A plot with its own choices, [key, label, options]: return the function that draws it for the shown runs.
+// A plot with its own options, [key, label, options]: return the function that draws it for the shown runs.
 function plotWith(host, choices, draw) {
   const box = h("div");
   let runs = [];

@@ -10,7 +10,7 @@ const QUANTITIES = {
 const MOST_LINES = 80;
 const ACCURACY = { label: "test accuracy %", possible: [0, 100] };
 
-// At most the given number of entries of a list, evenly spaced.
+// At most the given number of a list's entries, evenly spaced.
 const evenly = (list, most) =>
   list.length <= most ? list : Array.from({ length: most }, (_, i) => list[Math.floor((i * list.length) / most)]);
 

@@ -19,7 +19,7 @@ function readRuns(data) {
 const rankOf = (data, run) => (Object.keys(data.styles).indexOf(run.neuron) + 100) % 100;
 
 const at = (run, quantity, mode) => run[`${quantity}_${mode === "own" ? run.mode : mode}`] ?? null;
-// The runs without variants, which have the same neuron and data as another run, but other options.
+// The runs without variants, which have the same neuron and data as another run, but different options.
 function withoutVariants(runs) {
   const kind = (run) => JSON.stringify([run.dataset, run.neuron]);
   const plain = new Set(runs.filter((run) => !run.varies).map(kind));

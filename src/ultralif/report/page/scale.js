@@ -1,4 +1,4 @@
-// Scales and ticks of axes: linear, logarithmic, or of categories.
+// Axis scales and ticks: linear, logarithmic or categorical.
 
 function ticks(low, high, count) {
   const raw = (high - low) / count || 1;
