@@ -52,7 +52,7 @@ def test_a_screen_reader_finds_the_playground(page: Page) -> None:
         'slider "Leak',
         'slider "Threshold',
         'slider "Input',
-        'group "UltraLIF over time. Arrow keys read its steps."',
+        'group "UltraLIF over time. Use the arrow keys to move between steps."',
     ):
         assert part in said
 

@@ -129,14 +129,14 @@ def test_the_soft_neuron_becomes_the_max_plus_one(open_page: Callable[..., Page]
         return float(re.search(r"at most (\S+) from max-plus", reading.inner_text())[1])
 
     warm = gap()
-    page.get_by_role("button", name="Let eps fall").click()
+    page.get_by_role("button", name="Lower eps").click()
     expect(page.locator("#slider-eps")).to_have_attribute("aria-valuetext", "0.010")
     assert gap() <= 0.02 < warm
 
 
 def test_eps_falls_while_one_watches(page: Page) -> None:
     slider = page.locator("#slider-eps")
-    page.get_by_role("button", name="Let eps fall").click()
+    page.get_by_role("button", name="Lower eps").click()
     expect(slider).to_have_attribute("aria-valuetext", "0.010", timeout=20_000)
     assert float(slider.input_value()) == pytest.approx(-2)
 

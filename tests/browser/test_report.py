@@ -191,7 +191,7 @@ def test_a_network_shows_the_spikes_that_it_has(page: Page) -> None:
     box = raster.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 6)
     expect(status).to_contain_text("Neuron 63:")
-    section.get_by_label("Sample of the test set").select_option("2")
+    section.get_by_label("Test sample").select_option("2")
     label = network["classes"][network["labels"][2]]
     expect(section.locator("figcaption")).to_contain_text(f"Class {label}.")
     for mode in network["modes"]:

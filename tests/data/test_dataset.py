@@ -135,7 +135,7 @@ def test_raw_recordings_become_the_frames_of_tonic(shared, recordings, timesteps
 
 
 def test_an_incomplete_download_is_not_a_dataset(shared, recordings, cache):
-    with pytest.raises(InputError, match="has 40 recordings for train where n-mnist has 60,000"):
+    with pytest.raises(InputError, match="has 40 recordings for train, but n-mnist has 60,000"):
         load("n-mnist", data_dir=shared / "nmnist-raw")
     assert not list((cache / "frames").iterdir())
 

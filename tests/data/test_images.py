@@ -103,7 +103,7 @@ def test_sizes_and_labels_are_checked(tmp_path):
     def eleven(name, data):
         return idx(np.arange(60_000) % 11) if name == "train-labels-idx1-ubyte" else data
 
-    with pytest.raises(InputError, match="labels from 0 to 10 where mnist has 0 to 9"):
+    with pytest.raises(InputError, match="labels from 0 to 10, but mnist has 0 to 9"):
         read_images(Folder(mnist_folder(tmp_path, eleven), {}), "idx", spec)
 
 

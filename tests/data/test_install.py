@@ -170,7 +170,7 @@ def test_archives_are_unpacked_into_place_and_verified(tmp_path, server):
     with pytest.raises(InputError, match=r"Test/3/00004\.bin has the wrong content"):
         verify(spec)
     victim.unlink()
-    with pytest.raises(InputError, match="has 9 recordings for test where n-mnist has 10"):
+    with pytest.raises(InputError, match="has 9 recordings for test, but n-mnist has 10"):
         verify(spec)
 
 

@@ -92,7 +92,7 @@ def test_it_is_a_transform() -> None:
         (([0, 1], [0.5, 1]), 3, "x must be integers"),
         (([0.0, float("nan")], [0, 1]), 3, "NaN"),
         (np.zeros(3), 3, "structured array"),
-        (recording(0), (), "size be"),
+        (recording(0), (), "and size (polarities"),
     ],
 )
 def test_bad_recordings_get_one_clear_error(given, size, words: str) -> None:

@@ -66,7 +66,7 @@ def read_arrays_of(path: Path, content: bytes):
         ({"y_train": np.full(40, 2**64 - 1, "u8")}, "one class"),
         ({"y_train": -Y}, "one class"),
         ({"y_train": np.zeros(40)}, "one class"),
-        ({"y_train": np.array(["a"] * 40)}, "plain numbers"),
+        ({"y_train": np.array(["a"] * 40)}, "numeric"),
     ],
 )
 def test_what_cannot_be_data_is_named(tmp_path: Path, arrays: dict[str, np.ndarray], says: str) -> None:

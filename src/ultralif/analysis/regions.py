@@ -1,4 +1,4 @@
-"""Count the regions of real layers along a line, in a plane, and over time."""
+"""Count a layer's regions along a line, in a plane, and over time."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""``ultralif analyze``: regions, volumes, pruning, and decision boundaries of a network."""
+"""``ultralif analyze``: a network's regions, volumes and decision boundaries, and pruning."""
 
 from dataclasses import dataclass
 from math import comb, inf, log
@@ -170,7 +170,7 @@ def growth(
 
     linear, neurons = of.parts()
     if not (2 <= resolution <= 2000 and 0 < extent < inf):
-        raise InputError(f"resolution={resolution} must be in 2..2000 and extent={extent} above 0")
+        raise InputError(f"resolution={resolution} must be between 2 and 2000 and extent={extent} positive")
     generator = of.generator()
     plane = analysis.random_plane(linear.in_features, generator)
     points = plane.grid(extent, resolution).flatten(0, 1)

@@ -83,7 +83,7 @@ def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
         found = _read(folder)
     if found is None:
         raise JobError(
-            f"{folder} was damaged as soon as it was written; check the disk, or set ULTRALIF_CACHE"
+            f"{folder} was damaged while it was being written; check the disk, or set ULTRALIF_CACHE"
         )
     return found
 

@@ -219,7 +219,7 @@ def read_frames(found: Found, spec: Spec, timesteps: int, step_ms: float | None 
 
 
 def decode(found: Found, spec: Spec, timesteps: int, step_ms: float | None = None) -> Pieces:
-    """Read all recordings, and yield each half's offsets, keys, counts and labels piece by piece."""
+    """Read all recordings, and yield each set's offsets, keys, counts and labels piece by piece."""
     from ultralif.data.readers.images import check_labels
 
     reader, name = _JOBS[found.form.kind]
@@ -239,7 +239,7 @@ def decode(found: Found, spec: Spec, timesteps: int, step_ms: float | None = Non
         recordings = sum(map(len, labels))
         if recordings != size:
             raise damaged(
-                found.folder, f"has {recordings:,} recordings for {half} where {spec.name} has {size:,}"
+                found.folder, f"has {recordings:,} recordings for {half}, but {spec.name} has {size:,}"
             )
         kind = np.result_type(*counts).newbyteorder("<")  # their type depends on the largest count
         yield from ((f"{half}.counts", part.astype(kind, copy=False)) for part in counts)

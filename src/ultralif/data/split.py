@@ -22,7 +22,7 @@ class SampleStore(Protocol):
 
 
 class Images:
-    """Still images, ``[N, *shape]``: bytes from 0 to 255, or numbers that are used as they are."""
+    """Still images, ``[N, *shape]``: bytes from 0 to 255, or numbers that are used unchanged."""
 
     timesteps: int | None = None
 

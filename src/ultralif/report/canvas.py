@@ -34,7 +34,7 @@ DPI = 200
 
 
 def style_of(label: str) -> dict[str, str]:
-    """Return the style of a neuron, or of a variant whose label begins with its name."""
+    """Return a neuron's style, also for a variant whose label begins with its name."""
     color, line, marker = VARIANTS.get(label) or STYLES.get(label.split()[0], ("#009E73", "dashdot", "x"))
     return {"color": color, "linestyle": line, "marker": marker}
 

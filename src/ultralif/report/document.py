@@ -130,7 +130,7 @@ def _by_mode(result: Result, mode: str) -> dict[str, float | None]:
 
 
 def _variants(apart: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """Yield the settings in which each run differs, shortened if there are many, numbered if ambiguous."""
+    """Yield the settings in which each run differs; shorten long texts and number ambiguous ones."""
     known: dict[str, list[str]] = {}
     for options in apart:
         text = short = _spelled(options)
@@ -153,7 +153,7 @@ def _text(value: object) -> str:
 
 
 def _rest(config: RunConfig) -> dict[str, object]:
-    """Return the non-default fields without their own column, as text and as command-line flags."""
+    """Return the non-default fields that have no column, as text and as command-line flags."""
     options = unnamed(config)
     flags = []
     for name, value in options.items():

@@ -119,7 +119,7 @@ def _network(run: Run, networks: "dict[str, nn.Module]") -> "nn.Module":
 
 
 def differences(entries: Sequence[Entry]) -> list[dict[str, object]]:
-    """Return, for each run, the fields without a column that differ between similar runs."""
+    """Return, for each run, the fields that have no column and differ between similar runs."""
     settings = [unnamed(entry.config) for entry in entries]
     groups: dict[tuple[str, str], list[Mapping[str, object]]] = {}
     for entry, own in zip(entries, settings, strict=True):

@@ -35,7 +35,7 @@ def parse_aedat(data: bytes, path: Path) -> Events:
     mark = b"#!END-HEADER\r\n"
     position = data.find(mark, 0, 1 << 16)
     if not data.startswith(b"#!AER-DAT3.1\r\n") or position < 0:
-        raise damaged(path, "does not start like an AEDAT 3.1 file")
+        raise damaged(path, "is not an AEDAT 3.1 file")
     position += len(mark)
     times, words = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     while position < len(data):
@@ -77,7 +77,7 @@ def parse_labels(data: bytes, path: Path) -> NDArray[np.int64]:
 
 
 def aedat_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
-    """Return the jobs that read one half's trials, in the order of its list."""
+    """Return the jobs that read the training or the test trials, in listed order."""
     trials = folder.read(f"trials_to_{half}.txt", 1 << 20).decode("ascii", "replace").split()
     for trial in trials:
         if not trial.endswith(".aedat") or "/" in trial or "\\" in trial:

@@ -83,14 +83,14 @@ READERS: dict[Kind, Callable[[Folder, str], Samples]] = {
 
 
 def read_images(folder: Folder, kind: Kind, spec: Spec) -> dict[str, Samples]:
-    """Read both halves of an image set and check their sizes and labels."""
+    """Read the training and test images, and check their sizes and labels."""
     halves = {}
     for half, size in zip(("train", "test"), spec.sizes, strict=True):
         samples = READERS[kind](folder, half)
         if samples.pixels.shape != (size, *spec.shape) or samples.labels.shape != (size,):
             raise damaged(
                 folder.path,
-                f"has {half} images {samples.pixels.shape} and labels {samples.labels.shape} where "
+                f"has {half} images {samples.pixels.shape} and labels {samples.labels.shape}, but "
                 f"{spec.name} has {(size, *spec.shape)} and {(size,)}",
             )
         check_labels(samples.labels, spec, folder.path)
@@ -103,5 +103,5 @@ def check_labels(labels: NDArray[np.integer[Any]], spec: Spec, path: Path) -> No
     if labels.size and not 0 <= int(labels.min()) <= int(labels.max()) < spec.classes:
         raise damaged(
             path,
-            f"has labels from {labels.min()} to {labels.max()} where {spec.name} has 0 to {spec.classes - 1}",
+            f"has labels from {labels.min()} to {labels.max()}, but {spec.name} has 0 to {spec.classes - 1}",
         )

@@ -82,7 +82,7 @@ function drawChart(shown, spec, width) {
     viewBox: `0 0 ${width} ${height}`,
     role: "img",
     tabindex: "0",
-    "aria-label": `${label}. Arrow keys move between points.`,
+    "aria-label": `${label}. Use the arrow keys to move between points.`,
   });
   drawAxes(svg, box, x, y, spec);
   svg.append(

@@ -17,7 +17,7 @@ function player(neuron, color, point) {
   const strips = STRIPS.map((strip) => ({ ...strip, node: h("div") }));
   const body = h(
     "div",
-    { tabindex: "0", role: "group", "aria-label": `${neuron} over time. Use the arrow keys to read its steps.` },
+    { tabindex: "0", role: "group", "aria-label": `${neuron} over time. Use the arrow keys to move between steps.` },
     strips.map((strip) => strip.node),
   );
   const node = h(

@@ -29,7 +29,7 @@ function playground(host, data) {
   const shapes = Object.entries(SHAPES).map(([key, shape]) => [key, shape.name]);
   const modes = ["soft", "hard", "tropical"].map((mode) => [mode, MODES[mode]]);
   const keeps = h("input", { type: "checkbox", checked: true, onchange: () => set("centered")(keeps.checked) });
-  const fall = h("button", { type: "button", onclick: () => coolDown(sliders[0]) }, "Let eps fall");
+  const fall = h("button", { type: "button", onclick: () => coolDown(sliders[0]) }, "Lower eps");
   host.append(
     h(
       "div",

@@ -51,7 +51,7 @@ function viewer(host, networks, runs) {
       h(
         "div",
         { class: "bar" },
-        choose("Sample of the test set", samples, set("sample"), "0"),
+        choose("Test sample", samples, set("sample"), "0"),
         modes.length > 1 && choose("Spikes", modes, set("mode", String), state.mode),
         layers.length > 1 && choose("Layer", layers, set("layer"), "0"),
       ),
@@ -86,7 +86,7 @@ function drawSample(host, observed, state) {
         "figcaption",
         {},
         `Class ${label}. The network predicts ${answer}`,
-        h("span", { class: right ? "good" : "bad" }, right ? ", right." : ", wrong."),
+        h("span", { class: right ? "good" : "bad" }, right ? " (correct)." : " (wrong)."),
       ),
     ),
     h("div", {}, rasterOf(choice), traceBox),
