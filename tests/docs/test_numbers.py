@@ -135,8 +135,12 @@ NETWORKS = {
     for kind in ("eager", "compiled")
     if (short, kind) != ("peak", "compiled")
 }
+CONVERTED = json.loads((MEASURED / "converted-cpu.json").read_text())["networks"]
 NUMBERS: dict[str, Callable[[], str]] = {
     **NETWORKS,
+    "converted.images": lambda: f"{CONVERTED['snnTorch, tutorial, static images']['ratio']:.1f}",
+    "converted.spikes": lambda: f"{CONVERTED['snnTorch, tutorial, spikes']['ratio']:.1f}",
+    "converted.convolutions": lambda: f"{CONVERTED['SpikingJelly, two convolutions']['ratio']:.1f}",
     "board.m4": ratio_on_a_cortex_m4,
     "speed.h200.eager": ratio_to_spikingjelly,
     "speed.cpu.compiled": ratio_to_compiled_spikingjelly,
