@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2 if isinstance(error, InputError) else getattr(error, "code", 1)
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else 0
-    except BrokenPipeError:  # the reader closed the pipe, for example `head`
+    except BrokenPipeError:  # the reading program, such as `head`, closed the pipe
         sys.stdout = None
     return 0
 
@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m research", description=__doc__)
     actions = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    reproduce = actions.add_parser("reproduce", help="print the paper's tables beside the published numbers")
+    reproduce = actions.add_parser("reproduce", help="print the paper's tables, measured beside published")
     reproduce.add_argument("what", nargs="+", help="a table name, all, or list to print the names")
     _add_results(reproduce)
     reproduce.add_argument("--train", action="store_true", help="train the missing runs first")

@@ -26,7 +26,7 @@ STUDIES = {
     "released": "train the runs behind the paper's tables and the studies around them",
     "contrasts": "controlled comparisons: SHD, soft shares, memory without reset, energy at equal penalty",
     "ablation_rates": "spike rates of hidden and output neurons in the temperature study",
-    "deep": "training methods for deep networks with binary spikes, compared",
+    "deep": "a comparison of training methods for deep networks with binary spikes",
     "deep_gradient": "surrogate gradients of a deep network compared with the true gradient",
     "denoising": "how denoising the N-MNIST recordings changes accuracy",
     "gradient_variance": "bias and variance of gradients by temperature",
@@ -40,7 +40,7 @@ STUDIES = {
 
 
 def reproduce(given: argparse.Namespace) -> None:
-    """Print the paper's tables beside the published numbers, training missing runs first if asked."""
+    """Print the paper's tables, measured beside published, after training missing runs if requested."""
     from research.paper.grids import TABLES
     from research.paper.tables import make_table
 

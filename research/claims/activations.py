@@ -26,6 +26,6 @@ def dilation(v: Tensor, eps: float, radius: int = 1) -> Tensor:
 
 
 def large_eps_form(x: Tensor, eps: float) -> Tensor:
-    r"""Return :math:`\epsilon \log n + \bar x + \mathrm{Var}(x) / 2\epsilon`: LSE for large eps."""
+    r"""Return :math:`\epsilon \log n + \bar x + \mathrm{Var}(x) / 2\epsilon`: log-sum-exp for large eps."""
     n = x.new_tensor(float(x.shape[-1]))
     return eps * n.log() + x.mean(-1) + x.var(-1, correction=0) / (2 * eps)

@@ -25,7 +25,7 @@ Step = Callable[..., tuple[Tensor, Tensor]]
 
 
 class Trajectory(NamedTuple):
-    """A neuron's membrane before reset, spike and membrane after reset, each ``[T, ...]``."""
+    """A neuron's spikes and its membrane before and after reset, each ``[T, ...]``."""
 
     p: Tensor
     s: Tensor
@@ -99,7 +99,7 @@ def margin_theorem(
         ceiling: B, an upper bound on the absolute value of every membrane. For UltraLIF with
             ``|I| <= I_max``, reset to 0 and ``eps <= e * threshold`` it is
             ``max(threshold, I_max) + eps * log(2)``.
-        kappa: a positive number that trades the margin against the error.
+        kappa: a positive number that trades margin against error.
         terms: 2 for UltraLIF, 3 for UltraDLIF.
     """
     k = torch.arange(1, steps + 1, dtype=torch.float64)

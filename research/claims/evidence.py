@@ -74,7 +74,7 @@ class Evidence:
         rounding: Number = 0.0,
         **at: Any,
     ) -> None:
-        """Check ``got <= bound`` with a tolerance relative to both and for the rounding error of ``got``."""
+        """Check ``got <= bound`` with a tolerance relative to both sides, plus ``got``'s rounding error."""
         got, bound = _pair(got, bound)
         size = got.abs() + bound.abs()
         excess = torch.where(got == bound, 0.0, got - bound)
@@ -96,7 +96,7 @@ class Evidence:
         bad = int((ratio > 1).sum())
         self.cases += ratio.numel()
         self.violations += bad
-        ratios = ratio.flatten().round(decimals=9)  # the first of those that differ only by rounding
+        ratios = ratio.flatten().round(decimals=9)  # if several differ only by rounding, use the first
         if bad and not self.first:
             self.first = _finding(what, broken, at, ratio.shape, int((ratios > 1).int().argmax()))
         worst = int(ratios.argmax())
@@ -124,7 +124,7 @@ def _finding(what: str, shown: Shown, at: dict[str, Any], shape: torch.Size, ind
 
 
 def _show(value: Any, shape: torch.Size, index: int) -> str:
-    """Format the entry of a value for one case, or its whole vector if each case has one."""
+    """Format a value's entry for one case, or the whole vector if every case has one."""
     if isinstance(value, Tensor):
         if value.dim() > len(shape):
             vector = value.flatten(0, len(shape) - 1)[index] if shape else value

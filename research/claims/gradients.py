@@ -18,7 +18,7 @@ from ultralif.nn import Neuron, UltraLIF
 
 
 def spike_slope(z: Tensor, eps: float | Tensor) -> Tensor:
-    """Return ds/dP at P = theta + eps z, without cancellation; in floats s(1 - s) is 0 at z = 40."""
+    """Return ds/dP at P = theta + eps z, without cancellation; in floating point, s(1 - s) is 0 at z = 40."""
     return torch.sigmoid(z) * torch.sigmoid(-z) / eps
 
 

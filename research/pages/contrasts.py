@@ -54,7 +54,7 @@ class Runs:
         return max(self.tried[_group(*group)], key=lambda row: row["held"])
 
     def energy(self, task: str, timesteps: int, method: str) -> dict[int, list[tuple[float, float]]]:
-        """Return the additions and accuracy for each of the six penalties, by seed."""
+        """Return the number of additions and the accuracy for each of the six penalties, by seed."""
         points: dict[int, list[tuple[float, float]]] = {}
         for group, by_seed in self.found.items():
             if group[:4] == ("energy", task, timesteps, method):
@@ -136,7 +136,7 @@ def _unfinished(runs: Runs) -> str:
 
 
 def shares(runs: Runs) -> str:
-    """Show the gain from each soft share for each neuron."""
+    """Show each neuron's gain from each soft share."""
     rows = []
     for task, name in (TASKS | OTHER_TASKS).items():
         for method in ("UltraLIF", "SoftLIF", "LIF"):
@@ -159,7 +159,7 @@ def network(runs: Runs) -> str:
         name = method if task == "spoken" else f"{method}, 512 neurons a layer"
         rows.append((name, len(runs.tried[group]), _setting(_cell(runs, *group)), own, regenerated, lead))
     head = "network | settings tried | rate, width, time constants | official test set | regenerated test set"
-    return _table(f"{head} | {BEST}, wired alike, minus this", rows)
+    return _table(f"{head} | {BEST}, with the same wiring, minus this", rows)
 
 
 def _lead(
@@ -191,10 +191,10 @@ def board(_: Runs) -> str:
         each = one["instructions"] / 1e6
         per_second = f"{each / found['seconds_of_audio']:.1f}"
         rows.append((heading, f"{each:.1f}", per_second, f"{one['flash'] / 1000:.0f}", f"{one['RAM']:,}"))
-    head = "core | million instructions a digit | a second of audio | flash, kB | RAM, bytes"
+    head = "core | million instructions per digit | per second of audio | flash, kB | RAM, bytes"
     return (
-        f"On the official test set, the network reaches {found['float_percent']:.2f} % in floats and "
-        f"{found['integer_percent']:.2f} % in integers; both agree on {found['decides_as_floats']}. "
+        f"On the official test set, the network reaches {found['float_percent']:.2f} % in floating point and "
+        f"{found['integer_percent']:.2f} % with integers; the two agree on {found['decides_as_floats']}. "
         f"Instructions are the mean of {found['samples']} test samples with {found['events']:,.0f} events "
         f"on average.\n\n"
         f"{_table(head, rows)}"
@@ -216,7 +216,7 @@ def edge_of_shares(runs: Runs) -> str:
             rows.append((method, name, rates, *levels, _n(_gain(runs, *task, method, 0.7)), _n(wide)))
         before, after = (average(runs, TASKS, method, study) for study in ("shares", "edge of shares"))
         rows.append((method, "**mean of the three tasks**", "", "", "", _n(before), f"**{_n(after)}**"))
-    head = "neuron | task | rates chosen, 0 and 0.7 | binary throughout | soft share 0.7"
+    head = "neuron | task | rates chosen for 0 and 0.7 | binary throughout | soft share 0.7"
     return _table(f"{head} | 0.7 minus 0, planned grid | 0.7 minus 0, rates up to 0.1", rows)
 
 
@@ -230,8 +230,8 @@ def edge_of_network(runs: Runs) -> str:
         leads = [_n(_lead(runs, method, study=name)) for name in ("network", study)]
         setting = _setting(_cell(runs, study, *place))
         rows.append((method, first, now, setting, *(["-", "-"] if method == BEST else leads)))
-    head = "network | rates up to 0.01 | rates up to 0.1 | rate, width, time constants now"
-    return _table(f"{head} | {BEST} minus this, before | now", rows)
+    head = "network | rates up to 0.01 | rates up to 0.1 | rate, width, time constants in the wider grid"
+    return _table(f"{head} | {BEST} minus this, rates up to 0.01 | rates up to 0.1", rows)
 
 
 def _cell(runs: Runs, *group: Any) -> Row:
@@ -368,7 +368,7 @@ def _of_soft_phase(runs: Runs) -> Iterator[Finding]:
     about, wide = "soft phase", "edge of shares"
     yield about, "**planned**: UltraLIF, soft for 0.7 of the epochs minus binary", average(runs, TASKS)
     for method in ("UltraLIF", "SoftLIF", "LIF"):
-        yield about, f"{method}, the same, rates up to 0.1", average(runs, TASKS, method, wide)
+        yield about, f"{method}, same comparison, rates up to 0.1", average(runs, TASKS, method, wide)
     for place, name in TASKS.items():
         yield about, f"UltraLIF, rates up to 0.1, {name} alone", _gain(runs, *place, "UltraLIF", study=wide)
     for place, name in OTHER_TASKS.items():
@@ -391,7 +391,7 @@ def _of_memory(runs: Runs) -> Iterator[Finding]:
             if rival not in (BEST, FROZEN, PARALLEL):
                 yield about, f"{OURS} leaky neuron ({rival})", _lead(runs, rival, BEST, *place)
                 break
-        yield about, "UltraPLIF minus itself with a frozen gate", _lead(runs, FROZEN, BEST, *place)
+        yield about, "UltraPLIF minus UltraPLIF with a frozen gate", _lead(runs, FROZEN, BEST, *place)
         yield about, "masked PSN minus UltraPLIF", _lead(runs, BEST, PARALLEL, *place)
 
 

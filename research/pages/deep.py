@@ -69,7 +69,7 @@ def speedrun() -> str:
         seconds, warmup = mean(run["seconds"] for run in runs), max(run["warmup_seconds"] for run in runs)
         measured = accuracy, seeds, f"{seconds:.1f}", f"{warmup:.0f}"
         rows.append((steps, epochs, widths, neuron, *measured, device))
-    header = ("T", "epochs", "widths", "neuron", "test %", "seeds", "seconds", "compiling before", "machine")
+    header = ("T", "epochs", "widths", "neuron", "test %", "seeds", "seconds", "compilation, s", "machine")
     return table(header, rows) if rows else "Not measured yet: `results/` contains no speedrun."
 
 

@@ -136,7 +136,7 @@ def gains(results: Results) -> str:
 
 
 def written(results: Results) -> str:
-    """Show T=1 in the text's reading, with both controls."""
+    """Show T=1 as written, with both controls."""
     columns = (
         "dataset",
         "best baseline",
@@ -238,6 +238,6 @@ def gradient_variance(results: Results) -> str:
 
 
 def _study(table: Table, but: str = SMALL) -> str:
-    """Show a study without its rows for digits, which are only in the full table."""
+    """Show a study without the rows for digits, which appear only in the full table."""
     named = [tuple(NAMES.get(cell, cell) for cell in row) for row in table.rows if row[0] != but]
     return to_markdown(replace(table, title="", rows=named)).rstrip("\n") if named else "Not run yet."

@@ -45,7 +45,7 @@ def cells(results: Results) -> str:
             f"On the three sets of images, **{good} of {every} published cells** are reproduced, {near} of "
             f"them within {MARGIN} points. The largest difference is {far:.2f}. At T=1 LIF, PLIF and AdaLIF "
             "are one network, and so are DSpike and DSpikePlus, and UltraDLIF and UltraDPLIF, so "
-            f"{every - len(apart)} of the {every} cells repeat another one.",
+            f"{every - len(apart)} of the {every} cells duplicate another.",
             "",
         ),
         "",
@@ -130,7 +130,7 @@ def beyond(results: Results) -> str:
     return wrapped(
         f"By the same measure, {_good(cell for cell, _ in found)} of the {every} published accuracies with a "
         f"penalty on images are reproduced. Their spike rates are off by {fmean(off):.3f} on average and by "
-        f"{max(off):.3f} at most. On N-MNIST {_good(events)} of {len(events)} are reproduced, with "
+        f"{max(off):.3f} at most. On N-MNIST {_good(events)} of {len(events)} are reproduced, including "
         f"{_good(later)} of the {len(later)} at T=10 and 30, and on SHD {_good(spoken)} of {len(spoken)}.",
         "",
     )
@@ -152,10 +152,10 @@ def rates(_: Results) -> str:
     return wrapped(
         "The published spike rates of this study seem to count hidden and output neurons together. Our table "
         "counts hidden neurons only, like the rest of the paper. If both are counted, "
-        f"{len(near)} of {len(runs)} rates are within {max(near):.3f} (seed {SEED}; "
+        f"{len(near)} of {len(runs)} rates are within {max(near):.3f} of the published ones (seed {SEED}; "
         f"`research/studies/ablation_rates.py`), while "
         f"{listed(f'{one} is off by {runs[one]:+.3f}' for one in rest)}. "
-        f"In these two our leak falls towards 0. With a {[*found][1]} they are off by "
+        f"In these two runs, our leak falls towards 0. With a {[*found][1]} they are off by "
         f"{listed(f'{floored[one]:+.3f}' for one in rest)}, so the author's system seems to have such a "
         "lower bound.",
         "",
@@ -212,7 +212,7 @@ def control_in_depth(results: Results) -> list[tuple[str, str, Interval]]:
 def best_epoch(results: Results) -> str:
     """Show the gain from choosing the best test epoch."""
     lines = [
-        "| dataset | T | best epoch over last, mean of the ten neurons | least | most |",
+        "| dataset | T | gain of best over last epoch, mean of the ten neurons | smallest | largest |",
         "|---|---|---|---|---|",
     ]
     for dataset in HERE:

@@ -32,7 +32,7 @@ def _tuned(results: Results) -> str:
     return wrapped(
         "**Tuned alike, the best Ultra neuron is significantly ahead of its control, which has no "
         f"log-sum-exp, in {ahead or 'none'} of {len(past)} comparisons**, and behind in {behind or 'none'}. "
-        "Each neuron had sixteen settings, judged on held-out data, and Holm's correction is applied. In "
+        "Each neuron had sixteen settings, compared on held-out data, and Holm's correction is applied. In "
         f"{len(past) - len(apart)} comparisons, at T=1, both are the same network up to the initial bias. In "
         f"{len(apart) - len(left)} of the other {len(apart)}, a lead of more than {MARGIN} points is "
         f"excluded, and {len(left)} are undecided ({unsure})."
@@ -98,7 +98,7 @@ def from_control(results: Results, neuron: str, datasets: Sequence[str]) -> tupl
 
 
 def dspike(results: Results) -> str:
-    """Describe where DSpike falls behind LIF in the text's reading, and the effect of clipping its curve."""
+    """Describe where DSpike falls behind LIF as written, and the effect of clipping its curve."""
     behind = [
         f"{NAMES[dataset]} {over.signed}"
         for dataset in HERE
@@ -109,7 +109,7 @@ def dspike(results: Results) -> str:
         _of_reading(runs, "DSpike", reading) for reading in ("curve clipped", "reset not differentiated")
     )
     return wrapped(
-        f"In the text's reading DSpike falls behind LIF beyond T=1. The differences at T=10 are: "
+        f"As written, DSpike falls behind LIF beyond T=1. The differences at T=10 are: "
         f"{', '.join(behind)}. The printed curve leaves [0, 1], and the author's code and this library clip "
         f"it. Clipping alone changes the accuracy at T=10 by: {clipped}. Detaching the reset alone changes "
         f"it by: {detached}. So an unclipped curve seems to spoil the gradient through the reset.",

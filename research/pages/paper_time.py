@@ -36,7 +36,7 @@ def time(results: Results) -> str:
     first, *rest = [max(known[c].seconds or 0 for c in group) for group in groups]
     members = max(run.stacked or 0 for run in known.values())
     text = wrapped(
-        f"Each cell is the wall time of a stack of {members} networks: five seeds of eleven neurons, 100 "
+        f"Each cell shows the wall time of a stack of {members} networks: five seeds of eleven neurons, 100 "
         "epochs, with the test set evaluated after each. Stacks share the GPU, so their times overlap: MNIST "
         "and Fashion-MNIST at T=1 and 10 ran together, and the others later, together with penalties. All "
         f"{len(known)} cells therefore took between {(first + max(rest)) / 5:.0f} s per seed, if the later "

@@ -57,7 +57,7 @@ def differences(results: Results) -> str:
         "tuned alike: best Ultra trained binary minus best baseline": alike("Ultra binary", "over"),
     }
     note = (
-        "The table shows differences in points as means over five seeds, as a range over the datasets. The "
+        "The table shows differences in points: means over five seeds, as ranges over the datasets. The "
         "best of a group is chosen on held-out data where all are tuned alike, and on the test set "
         "elsewhere. Tuned networks were run only at T=1 and 10."
     )
@@ -99,7 +99,7 @@ def _cells(results: Results) -> str:
         "**The published tables come from the code, and on the three sets of images they can be "
         f"reproduced.** On MNIST, Fashion-MNIST and CIFAR-10, {good} of {tried} accuracies{rest} are within "
         f"{MARGIN} points, or two standard deviations over seeds, of our mean.{apart} "
-        f"In the text's reading with last epochs, {sum(x <= 1 for x in off)} of the same {len(off)} are, and "
+        f"As written, after the last epoch, {sum(x <= 1 for x in off)} of the same {len(off)} are, and "
         f"the worst ({cell.neuron} on {NAMES[cell.dataset]}, T={cell.timesteps}) is off by {far:.1f} "
         "points."
     )
@@ -114,7 +114,7 @@ def _soft(_: Results) -> str:
         "In the code the baselines also fire soft spikes, in the forward and the backward pass. Four of them "
         "use sigmoid(10 (V - threshold)), and DSpike and DSpikePlus a curve with a learned sharpness. So the "
         "tables compare soft networks with exact gradients, which have a fixed width (0.1), a learned curve "
-        "or a learned eps. None of them has the mismatch of forward and backward pass that the paper is "
+        "or a learned eps. None of them has the mismatch between forward and backward pass that the paper is "
         "about."
     )
 
@@ -185,7 +185,7 @@ def _written(results: Results) -> str:
         for mode in (None, "hard")
     )
     return wrapped(
-        "As the text says, the best soft Ultra network is ahead of binary baselines at T=1 on "
+        "As the text claims, the best soft Ultra network is ahead of binary baselines at T=1 on "
         f"{soft} of {len(FOUR)} datasets without SHD. With binary spikes it is ahead on {binary or 'none'}. "
         "On CIFAR-10 at T=10 and 30 it stays ahead of these baselines, which are not tuned. LIF with a "
         "learned surrogate width has most of that lead too. When all are tuned alike, no lead is shown at "
@@ -226,7 +226,7 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
             "(`research/studies/denoising.py`). The rate of a cell depends on what remained around it, or "
             "also on what remained in the cell and in the whole recording. Events are drawn for each cell "
             "independently, or in clusters of both polarities and of neighbours that are about as correlated "
-            "as in the raw recordings. The table has the released reading at T=1, best epochs and two seeds. "
+            "as in the raw recordings. The table shows released runs at T=1, best epochs and two seeds. "
             "Adding the change to the runs of 100 epochs on denoised recordings gives an estimate for raw "
             "ones:",
             "",

@@ -14,7 +14,7 @@ from ultralif.training import Result
 __all__ = ["Archive", "read", "write"]
 
 MOST_BYTES = 1 << 28
-"""The maximum unpacked size of a results file: 256 MiB."""
+"""The maximum unpacked size of a results file (256 MiB)."""
 TIMING = "timing"
 """The id of the row with training-step times; see research/studies/overhead.py."""
 
@@ -46,7 +46,7 @@ def write(
 
 
 def read(path: Path) -> Archive:
-    """Read what `write` wrote."""
+    """Read a file written by `write`."""
     found = Archive([], {})
     try:
         text = _unpacked(path)

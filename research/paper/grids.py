@@ -38,7 +38,7 @@ SEED = 42
 STATIC = ("mnist", "fashion-mnist", "cifar10")
 ABLATED = (0.5, 1.0, 2.0)
 CLIPPED = "rate-clipped"
-"""The rate code in the author's code; it also marks the cells of runs that follow that code."""
+"""The author's rate code, which also marks the cells of runs that follow the author's code."""
 CONSTANT = "constant-normalized"
 """The encoding in the author's separate system for the temperature study; it also marks those cells."""
 BASE = reading_config("written", "UltraLIF", precision="tf32")
@@ -185,7 +185,7 @@ def without_seed(config: Mapping[str, Any]) -> str:
 
 
 def key_of(config: Mapping[str, Any]) -> Key | None:
-    """Return the cell of a run, ignoring its seed; None if the run is not one of the paper's.
+    """Return a run's cell, ignoring its seed; None if the run is not one of the paper's.
 
     Args:
         config: the dict returned by `RunConfig.to_dict`.

@@ -136,8 +136,8 @@ def _accuracy(dataset: str, results: Results) -> Table:
     notes = [
         f"{good} of {tried} published accuracies ({every} in all) are within {MARGIN} points or two standard "
         "deviations of the mean best epoch.",
-        "*Best* and *last* are epochs of the author's code, where all spikes are soft; the published numbers "
-        "are best test epochs of one seed. *Written* is the last epoch of the text's reading, where the "
+        "*Best* and *last* are epochs in the author's code, where all spikes are soft; the published numbers "
+        "are best test epochs of one seed. *Written* is the last epoch of the runs as written, where the "
         "baselines have binary spikes. SigmaLIF is SoftLIF with threshold 0; as written it has 0.5.",
     ]
     return Table(f"released-{dataset}", f"Both readings on {dataset}", columns, rows, notes)

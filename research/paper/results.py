@@ -79,7 +79,7 @@ class Results:
         return [*self.by_id.values(), *self.others]
 
     def nothing(self, dataset: str) -> str:
-        """Return why a cell is empty: it was not run yet, or there are no data for it here."""
+        """Explain why a cell is empty: not run yet, or no data on this machine."""
         ran = any(key.dataset == dataset for key in self.runs)
         return NOT_RUN if ran or available(dataset) else ABSENT
 
@@ -149,7 +149,8 @@ class Results:
         """Return the standard deviation of an accuracy over random draws of the test set's spikes.
 
         It is estimated from runs in the author's reading, whose last epoch was measured with two draws; the
-        number of these runs is returned too. None without such runs, and for events, which are not random.
+        number of these runs is returned too. The result is None without such runs and for events, which are
+        not random.
         """
         found = [
             last - own
@@ -170,7 +171,7 @@ class Results:
         return paths
 
     def as_written(self) -> "Results":
-        """Return only the runs in the text's readings."""
+        """Return only the runs that follow the text."""
         view = Results(step_ms=self.step_ms)
         view.runs = {key: runs for key, runs in self.runs.items() if key.encoding not in (CLIPPED, CONSTANT)}
         return view

@@ -75,7 +75,8 @@ def two_ways(values: NDArray[np.float64]) -> float:
     """Return the variance of the mean of ``[seeds, samples]`` that is due to the samples alone.
 
     As in an analysis of variance by seed and sample, this is the variance of the samples' means over seeds,
-    minus the part due to chance within a sample, which belongs to the variance between seeds. At least 0.
+    minus the part due to chance within a sample, which belongs to the variance between seeds. The result is
+    at least 0.
     """
     seeds, samples = map(int, values.shape)
     by_sample, by_seed = values.mean(0), values.mean(1, keepdims=True)

@@ -42,7 +42,7 @@ def make_table(name: str, results: Results, seeds: int = 5) -> Table:
         table.notes.append("Our recordings of N-MNIST are denoised: about 76 % of the events are kept.")
     if any(config.dataset == "shd" for config in wanted):
         table.notes.append(
-            "SHD is not read from the published files: the spikes of both sets were regenerated from the "
+            "SHD was not read from the published files. The spikes of both sets were regenerated from the "
             "original recordings and counted in 30 bins per sample."
         )
     missing = len(results.missing(wanted))
@@ -61,8 +61,8 @@ def _draws(wanted: Sequence[RunConfig], results: Results) -> list[str]:
         return []
     shown = ", ".join(f"{spread:.2f} on {dataset} at T={time}" for dataset, time, spread in found)
     return [
-        "Each accuracy is measured with one random draw of the test set's spikes. The standard deviation of "
-        f"such a draw is part of each interval: {shown}."
+        "Each accuracy is measured with one random draw of the test set's spikes. The standard deviation "
+        f"due to this draw is included in each interval: {shown}."
     ]
 
 

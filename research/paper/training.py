@@ -1,4 +1,4 @@
-"""Train the runs that the paper's tables still lack, on this machine."""
+"""Train the runs still missing from the paper's tables on this machine."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ __all__ = ["plan_tables", "train_tables"]
 def plan_tables(
     tables: Sequence[str], store: Store, given: argparse.Namespace
 ) -> tuple[list[list[RunConfig]], list[str]]:
-    """Return the stacks that tables still lack, and the datasets that are not on this machine.
+    """Return the stacks still missing from the tables, and the datasets that are not on this machine.
 
     Seeds are trained one after another, so that tables with fewer seeds are complete early.
     """
@@ -26,7 +26,7 @@ def plan_tables(
 
 
 def train_tables(tables: Sequence[str], given: argparse.Namespace) -> bool:
-    """Train the runs that tables lack and report missing datasets; return whether it was a dry run."""
+    """Train the missing runs and report missing datasets; return whether it was a dry run."""
     store = Store(given.runs_dir)
     stacks, absent = plan_tables(tables, store, given)
     if absent:

@@ -1,1 +1,1 @@
-"""Neurons in other readings of the paper, and recipes for training them."""
+"""Neurons that implement other readings of the paper, and recipes for training them."""

@@ -1,4 +1,5 @@
-"""Neurons in other readings of the paper, built with `ultralif.Stepped` and slower than the library's own.
+"""Neurons for other readings of the paper, built with `ultralif.Stepped`; slower than the library's own.
+
 
 Names that begin with ``Released`` are neurons in the author's released code. There a learned constant is
 clamped to its range, so its gradient is zero outside. UltraDLIF's spikes depend on a log-sum-exp over
@@ -164,7 +165,7 @@ class ReleasedUltraDPLIF(ReleasedUltraDLIF):
 
 
 class _BoundedEps(_Clamped):
-    """A neuron with the text's constants, whose bounds let gradients that lead back inside pass."""
+    """A neuron with the text's constants; at a bound, gradients pass only if they lead back inside."""
 
     modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
     learns = frozenset({"eps"})
@@ -208,7 +209,7 @@ class ClampedUltraDPLIF(_ReleasedLeaky):
 
 
 def shifted_step(current: Tensor, v: Tensor, *, leak: Constant, **constants: Any) -> tuple[Tensor, Tensor]:
-    """Advance UltraDPLIF with a leak natural for log-sum-exp: V decays to V + log(leak), not to leak V."""
+    """Advance UltraDPLIF with the leak natural to log-sum-exp: V decays to V + log(leak), not leak * V."""
     return ultradlif_step(current, v + torch.log(torch.as_tensor(leak, device=v.device)), **constants)
 
 
@@ -343,7 +344,7 @@ def unscaled_step(
 def _adapting(
     step: Callable[..., tuple[Tensor, Tensor]], *, late: bool = False
 ) -> Callable[..., tuple[Tensor, AdaptiveState]]:
-    """Return an AdaLIF step that adapts to the previous spike; if ``late``, to the one before (the text)."""
+    """Return an AdaLIF step that adapts to the previous spike or, if ``late``, to the one before."""
 
     def advance(
         current: Tensor,

@@ -55,7 +55,7 @@ READINGS: dict[str, tuple[dict[str, Any], dict[str, tuple[str, dict[str, Any]]]]
 
 
 def reading_config(reading: str, neuron: str, **fields: Any) -> RunConfig:
-    """Return the config of a run of a neuron in a reading of the paper.
+    """Return the config for training a neuron in one reading of the paper.
 
     Args:
         reading: ``written``, ``released`` or ``ablation``.

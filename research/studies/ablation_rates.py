@@ -1,4 +1,4 @@
-"""Measure spike rates of hidden and output neurons in the paper's temperature study, as released.
+"""Measure spike rates of hidden and output neurons in the temperature study, run as in the author's code.
 
     python -m research studies released ablation.jsonl.gz --stages ablation --seeds 1 --known --runs-dir RUNS
     python -m research studies ablation_rates RUNS --data-dir FOLDER

@@ -4,8 +4,9 @@
 
 The files contain SHD in steps of 10 ms with sums over five neighbouring channels: the training and test sets
 regenerated from the original recordings, and the official test set. They also contain the first images of
-Fashion-MNIST, MNIST and CIFAR-10, with the numbers for training and testing in `_IMAGES`. The regenerated
-spikes are converted to the official format: at most one spike per channel and step, and no unit 0.
+Fashion-MNIST, MNIST and CIFAR-10, and `_IMAGES` lists how many are used for training and testing. The
+regenerated spikes are converted to the official format: at most one spike per channel and step, and no unit
+0.
 """
 
 import io
@@ -32,7 +33,7 @@ _IMAGES = {"fashion-mnist": (10_000, 10_000), "mnist": (20_000, 10_000), "cifar1
 
 
 def unpack_units(file: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the millisecond or step of each spike, numbered across all samples, and its unit."""
+    """Return the time index of each spike, counted across all samples, and the unit that fired."""
     counts = file["counts"].astype(np.int64).ravel()
     delta = file["low"].astype(np.int64) | file["high"].astype(np.int64) << 8
     total = np.cumsum(delta)
@@ -104,13 +105,13 @@ def _write(path: Path, arrays: dict[str, Any]) -> None:
 
 @cache
 def load(folder: str, name: str, device: str, most: int | None = None) -> dict[str, Tensor]:
-    """Return the arrays of a dataset on a device, as ``train.x``, ``train.labels`` and so on.
+    """Return a dataset's arrays on a device, named ``train.x``, ``train.labels`` and so on.
 
     Args:
         folder: the folder with the packed files.
         name: ``shd``, ``fashion-mnist``, ``mnist`` or ``cifar10``.
         device: the device for the tensors.
-        most: use only this many samples, from the start, for a quick trial.
+        most: maximum number of samples, counted from the start, for a quick trial.
     """
     with _open(Path(folder) / f"{name}.npz.xz") as file:
         return {key: torch.from_numpy(file[key][:most]).to(device) for key in file.files}

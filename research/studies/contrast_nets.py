@@ -116,7 +116,7 @@ class MaskedParallel(nn.Module):
 
 
 def additive(driven: Tensor, gate: Tensor) -> Tensor:
-    """Return V with V(t) = gate V(t - 1) + driven(t), for all steps at once."""
+    """Compute V(t) = gate V(t - 1) + driven(t) for all steps at once."""
     age = torch.arange(len(driven), device=driven.device)
     age = age[:, None] - age
     powers = torch.exp(age.clamp(min=0)[..., None] * gate.log()).masked_fill((age < 0)[..., None], 0)
@@ -216,7 +216,7 @@ def feedback(size: int) -> nn.Linear:
 
 
 def begin(name: str, norm: nn.BatchNorm1d, neuron: Any) -> None:
-    """Initialize neurons without reset so that all fire in about three of ten steps."""
+    """Initialize neurons without reset so that all of them fire in about 30 % of the steps."""
     if name in ("UltraPLIF, no reset", "UltraPLIF, frozen gate"):
         norm.bias += level(getattr(neuron, "inner", neuron)).flatten()
     elif name in ("SoftLIF, no reset", "PLIF, no reset", "LIF, no reset"):

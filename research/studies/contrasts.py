@@ -4,10 +4,10 @@
     python -m research studies contrasts --data packed --minutes 8 --processes 14
     python -m research studies contrasts --plan                   # what is done and what is missing
 
-Every finished run is a line of ``--out``; a second call resumes. Each point of a grid gets one full-length
-run judged on held-out samples: two speakers for SHD, a fifth of the training images otherwise. All methods in
-a study have the same grid. The best setting is trained with fresh seeds on all training samples and tested
-after the last epoch.
+Every finished run is stored as one line of the ``--out`` file, and a second call resumes. Each point of a
+grid gets one full-length run judged on held-out samples: two speakers for SHD, a fifth of the training images
+otherwise. All methods in a study have the same grid. The best setting is trained with fresh seeds on all
+training samples and tested after the last epoch.
 
 The main contrast was fixed before any run. It is the binary accuracy of UltraLIF trained with soft spikes for
 0.7 of the epochs, minus that of UltraLIF trained with binary spikes throughout. Both are tuned on the same
@@ -66,7 +66,7 @@ PENALTIES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 def read(row: Row) -> Cell:
-    """Return the cell that a line of results belongs to."""
+    """Return the cell described by a line of results."""
     return Cell(**row["cell"] | {"tau": tuple(row["cell"]["tau"])})
 
 
@@ -104,7 +104,7 @@ class Plan:
         return max(tried, key=lambda cells: sum(self.done[cell]["held"] for cell in cells))[0]
 
     def spoken(self, methods: Iterable[str], wiring: str = "", task: str = "spoken") -> Iterator[Cell]:
-        """Yield the runs of the spoken-digit network."""
+        """Yield the spoken-digit runs."""
         base = self.design()
         if base is None:
             yield from self.designs
@@ -313,7 +313,7 @@ def judge(net: Any, data: TaskData, half: str) -> tuple[float, float]:
 def measure(cell: Cell, path: str, device: str, most: int | None = None, *, record: bool = False) -> Row:
     """Train and evaluate one run."""
     if device == "cuda":
-        if torch.cuda.current_stream() == torch.cuda.default_stream():  # no step could be recorded there
+        if torch.cuda.current_stream() == torch.cuda.default_stream():  # steps cannot be recorded on it
             torch.cuda.set_stream(torch.cuda.Stream())
         torch.cuda.empty_cache()
         torch.set_float32_matmul_precision("high")
@@ -330,19 +330,19 @@ def measure(cell: Cell, path: str, device: str, most: int | None = None, *, reco
 
 
 def finished(path: Path) -> list[Row]:
-    """Return the existing lines."""
+    """Return the results already stored in the file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def worker() -> ProcessPoolExecutor:
-    """Return a separate process, because a GPU error makes its process unusable."""
+    """Start a separate process for training, because a GPU error makes a process unusable."""
     return ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
 
 
 def work(given: argparse.Namespace, measure: Callable[..., Row] = measure) -> None:
-    """Train the missing runs, several at once, until the time is up.
+    """Train the missing runs, several at a time, until the time limit.
 
-    A failed run is retried in a new process and without a recorded step. If it fails again, it is stored with
+    A failed run is retried in a new process without recording its step. If it fails again, it is stored with
     its error, and the best setting is chosen without it.
     """
     began, begun, idle = time.monotonic(), set[Cell](), [worker() for _ in range(given.processes)]

@@ -3,12 +3,12 @@
     python -m research studies deep --data cifar10=FOLDER --jobs 4 --minutes 9  # resumes
     python -m research studies deep --plan                                      # what is missing
 
-Every finished run is a line of ``--out``; several runs train at once in separate processes. The questions are
-answered in order of priority. The learning rate and the width of the derivative (eps, or 1 / slope) are
-chosen for each method by nine short runs at T=1 on a held-out sixth of the training images. The sigmoid
-network also has lower rates and fifteen runs. The chosen pair is trained with five seeds on all training
-images and tested after the last epoch. The networks are `ul.models.vgg` for pixels from 0 to 1, as in
-`ul.data`, and are trained as in ``examples/speedrun.py``.
+Every finished run is stored as one line of the ``--out`` file; several runs train at once in separate
+processes. The questions are answered in order of priority. The learning rate and the width of the derivative
+(eps, or 1 / slope) are chosen for each method by nine short runs at T=1 on a held-out sixth of the training
+images. The sigmoid network also has lower rates and fifteen runs. The chosen pair is trained with five seeds
+on all training images and tested after the last epoch. The networks are `ul.models.vgg` for pixels from 0 to
+1, as in `ul.data`, and are trained as in ``examples/speedrun.py``.
 """
 
 import argparse
@@ -39,7 +39,7 @@ Data = tuple[Tensor, Tensor]
 SEEDS = range(5)
 RATES = {"muon": (0.05, 0.1, 0.2), "sgd": (0.1, 0.3, 1.0)}
 LOWER = {"sigmoid": (0.01, 0.03)}
-"""Rates added for methods that chose the lowest."""
+"""Lower rates, added for methods that chose the lowest of ``RATES``."""
 VGG = ((64, 64), (128, 128), (256, 256))
 
 
@@ -79,13 +79,13 @@ class DeepCell(NamedTuple):
 
 
 def stages(depth: int, width: int = 64) -> tuple[tuple[int, ...], ...]:
-    """Distribute convolutions of equal width over three stages or fewer."""
+    """Distribute convolutions of equal width over at most three stages."""
     parts = min(depth, 3)
     return tuple((width,) * (depth // parts + (i < depth % parts)) for i in range(parts))
 
 
 class Study:
-    """The cells in order of priority, and which are done."""
+    """The cells in order of priority, with those already done."""
 
     def __init__(self, out: Path, recipe: dict[str, Any]) -> None:
         self.out, self.recipe, self.rows = out, recipe, []
@@ -143,7 +143,7 @@ class Study:
     def lacking(
         self, methods: Collection[str] = METHODS, named: Iterable[DeepCell] = ()
     ) -> Iterator[DeepCell]:
-        """Yield the known missing cells of some methods, and the missing ones among the named cells."""
+        """Yield the missing cells of some methods, then the named cells that are missing."""
         wanted = chain((cell for cell in self.cells() if cell.method in methods), named)
         return (cell for cell in wanted if cell not in self.known)
 
@@ -225,7 +225,7 @@ def run(cell: DeepCell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict
 
 
 class Worker:
-    """A process in the pool, with its datasets."""
+    """A worker process with its own datasets."""
 
     sets: Sets
 
@@ -240,7 +240,7 @@ class Worker:
 
 
 def work(study: Study, given: Namespace, folders: dict[str, Path]) -> None:
-    """Run the missing cells, several at once, until all are done or the time is up."""
+    """Run the missing cells, several at a time, until all are done or time runs out."""
     named = [DeepCell.read(cell) for cell in given.cells]
     methods = given.methods or ([] if named else METHODS)
     started, longest, taken = time.monotonic(), 0.0, set()
@@ -278,7 +278,13 @@ def main() -> None:
     add("--minutes", type=float, default=1e9, help="start no run that would end after this time")
     add("--plan", action="store_true", help="list the missing runs and exit")
     add("--methods", nargs="+", choices=METHODS, help="train only these methods")
-    add("--cells", nargs="+", type=json.loads, default=[], help="train these, as JSON, alone or at last")
+    add(
+        "--cells",
+        nargs="+",
+        type=json.loads,
+        default=[],
+        help="train these cells, given as JSON, after those of --methods",
+    )
     add("--epochs", type=int, default=12)
     add("--tuning-epochs", type=int, default=6)
     add("--batch", type=int, default=500)

@@ -29,7 +29,7 @@ from ultralif.report import new_figure, save_figure
 
 INPUTS, WIDTH, CLASSES = 16, 32, 4
 THRESHOLD = 0.5
-NOISE = 0.3  # standard deviation; that of a current is 1
+NOISE = 0.3  # standard deviation, where the currents have 1
 STYLES = {
     "UltraLIF soft": ("#0072B2", "-"),
     "UltraLIF": ("#D55E00", "-"),

@@ -47,7 +47,7 @@ _PLAIN = RunConfig(precision=BASE.precision)
 
 
 class StudyCell(NamedTuple):
-    """A run of a study, without its seed."""
+    """A study run without its seed."""
 
     label: str
     dataset: str
@@ -201,7 +201,7 @@ READ = ("LIF", "DSpike", "UltraLIF", "UltraDLIF")
 
 
 def one_at_a_time() -> Runs:
-    """Yield runs in the text's reading with one open point changed, at T=1 and 10."""
+    """Yield runs as written, but with one ambiguous point read differently, at T=1 and 10."""
     for time, dataset, neuron in product((1, 10), ("cifar10", "mnist", SMALL), READ):
         fields: dict[str, Any] = {"dataset": dataset, "timesteps": time, "precision": BASE.precision}
         for name, changes in READINGS.items():
@@ -232,7 +232,7 @@ _LATER = ("reset by the spike before", "adaptation a step later")
 
 
 def open_readings() -> Runs:
-    """Yield runs in the text's reading with one open choice changed; event counts exist only on SHD.
+    """Yield runs as written, but with one open choice changed; event counts exist only on SHD.
 
     For the larger datasets, the runs as written are part of the paper's tables.
     """
@@ -270,7 +270,7 @@ def collect(runs: Runs, results: Iterable[Result]) -> dict[StudyCell, dict[int, 
     found: dict[StudyCell, dict[int, Result]] = {}
     for result in results:
         if result.status != "done" or (result.dataset, result.neuron, result.timesteps) not in kinds:
-            continue  # without converting the config to text, which is slower
+            continue  # faster than converting the config to text
         place = cells.get(without_seed(result.config))
         if place is not None:
             found.setdefault(place, {})[result.seed] = result

@@ -5,13 +5,13 @@
     python -m research studies memory --plan                             # what is done and what is missing
     python -m research studies memory_page                               # tables of research/docs/memory.md
 
-Every finished run is a line of ``--out``. Learning rate, time constants, temperature and ceiling, or learning
-rate and surrogate width, are chosen for each method and task on a held-out fifth of the training samples. The
-chosen setting is trained with five seeds on all training samples and tested after the last epoch. Networks
-have one hidden layer and a linear readout of its mean spike. For pixels they have three layers with batch
-norm, and for columns of CIFAR-10 six convolutions and one dense layer. Training starts with soft spikes and
-switches to binary spikes after three fifths of the epochs. For pixels, and for LIF and PLIF, spikes are
-binary throughout.
+Every finished run is stored as one line of the ``--out`` file. Learning rate, time constants, temperature and
+ceiling, or learning rate and surrogate width, are chosen for each method and task on a held-out fifth of the
+training samples. The chosen setting is trained with five seeds on all training samples and tested after the
+last epoch. Networks have one hidden layer and a linear readout of its mean spike. For pixels they have three
+layers with batch norm, and for columns of CIFAR-10 six convolutions and one dense layer. Training starts with
+soft spikes and switches to binary spikes after three fifths of the epochs. For pixels, and for LIF and PLIF,
+spikes are binary throughout.
 """
 
 import argparse
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 
 def key(row: Row) -> MemoryCell:
-    """Return the cell that a line of results belongs to."""
+    """Return the cell described by a line of results."""
     return MemoryCell(
         **{name: tuple(row[name]) if name == "time_constants" else row[name] for name in MemoryCell._fields}
     )
@@ -57,19 +57,19 @@ def todo(
 
 
 def finished(path: Path) -> list[Row]:
-    """Return the existing lines."""
+    """Return the results already stored in the file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def worker() -> ProcessPoolExecutor:
-    """Return a separate process, because a GPU error makes its process unusable."""
+    """Start a separate process for training, because a GPU error makes a process unusable."""
     return ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
 
 
 def work(args: argparse.Namespace) -> None:
-    """Train the missing runs, several at once, until the time is up.
+    """Train the missing runs, several at a time, until the time limit.
 
-    A failed run is retried in a new process and without a recorded step. If it fails again, it is skipped.
+    A failed run is retried in a new process without recording its step. If it fails again, it is skipped.
     """
     began, begun, idle = time.perf_counter(), set[MemoryCell](), [worker() for _ in range(args.processes)]
     running = dict[Future[Row], tuple[MemoryCell, ProcessPoolExecutor, bool]]()

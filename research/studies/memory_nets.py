@@ -46,8 +46,8 @@ class MemoryCell(NamedTuple):
 class Columns(nn.Module):
     """A network for images read column by column, ``[T, B, 3 * 32]``, as in Fang et al. (2023).
 
-    Two blocks of three convolutions along the column, each with batch norm and neurons, end with a mean over
-    two pixels. A layer of neurons and a linear head for their mean spike follow.
+    Each of two blocks has three convolutions along the column, with batch norm and neurons, and then averages
+    pairs of pixels. A dense layer of neurons and a linear head on their mean spike follow.
     """
 
     def __init__(self, width: int, make: MAKE) -> None:
@@ -71,7 +71,7 @@ class Columns(nn.Module):
         return self.head(spikes.mean(0, dtype=torch.float32))
 
     def layers(self) -> Iterator[tuple[nn.Module, ul.nn.Neuron[Any]]]:
-        """Yield the module with the bias of each layer of neurons, and the neurons."""
+        """Yield, for each layer of neurons, the module that holds its bias and the neurons."""
         yield from zip((*self.norms, self.linear), (*self.neurons, self.last), strict=True)
 
 
@@ -93,7 +93,7 @@ class DeepMemory(nn.Module):
         return self.head(x.mean(0, dtype=torch.float32))
 
     def layers(self) -> Iterator[tuple[nn.Module, ul.nn.Neuron[Any]]]:
-        """Yield the module with the bias of each layer of neurons, and the neurons."""
+        """Yield, for each layer of neurons, the module that holds its bias and the neurons."""
         yield from zip(self.norms, self.neurons, strict=True)
 
 
@@ -139,7 +139,7 @@ def build(cell: MemoryCell, sizes: tuple[int, ...]) -> nn.Module:
 
 
 def calm(biased: Any, leak: Tensor, threshold: float) -> None:
-    """Initialize membranes without reset to about unit size and above threshold in three of ten steps."""
+    """Initialize membranes without reset to about unit size and above threshold in 30 % of the steps."""
     gain = torch.sqrt(1 - leak**2)
     biased.weight *= gain[:, None] if biased.weight.dim() == 2 else gain
     biased.bias += (threshold - 0.52) * (1 - leak)
@@ -151,7 +151,7 @@ def rest(neuron: Any) -> Tensor:
 
 
 def level(neuron: Any, steps: int = 100) -> Tensor:
-    """Return the bias at which neurons without reset fire in three of ten steps under unit noise."""
+    """Return the bias at which neurons without reset fire in 30 % of the steps under unit noise."""
     eps, decay = neuron.eps.flatten(), neuron.log_decay.flatten()
     v = torch.full((256, len(eps)), -torch.inf)
     for _ in range(steps):

@@ -25,7 +25,7 @@ class MemoryTask(NamedTuple):
     epochs: int
     time_constants: tuple[tuple[float, float], ...]
     train: int | None = None
-    """Number of training samples, from the start; None means all."""
+    """Number of training samples, counted from the start; None means all."""
     rates: tuple[float, ...] = (3e-3, 1e-2)
     temperatures: tuple[float, ...] = (0.2, 0.3)
     ceilings: tuple[float, ...] = (1.0, 2.0)
@@ -56,8 +56,8 @@ TASKS = {
 def grid(task: str, method: str) -> list[MemoryCell]:
     """Return the tuning runs, equally many for each method of a task.
 
-    A surrogate's width is chosen from the temperatures, and its time constant from the middles of the ranges.
-    The ceiling is an additional choice if there are several values.
+    A surrogate's width is chosen from the temperatures, and its time constant from the midpoints of the
+    ranges. The ceiling is an additional choice if there are several values.
     """
     given = TASKS[task]
     if method == "LIF":
@@ -123,13 +123,13 @@ def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[
 
 
 def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """Record an already executed step as a CUDA graph without running it; if that fails, return it as is."""
+    """Record an already executed step as a CUDA graph, or return the step unchanged if recording fails."""
     graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
     try:
         with torch.cuda.graph(graph):
             step()
     except RuntimeError as error:
-        torch.cuda.set_stream(here)  # random numbers can be drawn again as well
+        torch.cuda.set_stream(here)  # make the random generator usable again
         generator = torch.cuda.default_generators[here.device.index]
         generator.graphsafe_set_state(torch.Generator(here.device).graphsafe_get_state())
         print(f"the step could not be recorded, so kernels are launched one by one: {error}", flush=True)
@@ -191,11 +191,11 @@ def measure(
         cell: the run.
         folder: a folder to search for the dataset first.
         device: ``cpu`` or ``cuda``.
-        most: use only this many samples, from the start.
+        most: maximum number of samples, counted from the start.
         record: record training steps as CUDA graphs.
     """
     if device == "cuda":
-        if torch.cuda.current_stream() == torch.cuda.default_stream():  # no step could be recorded there
+        if torch.cuda.current_stream() == torch.cuda.default_stream():  # steps cannot be recorded on it
             torch.cuda.set_stream(torch.cuda.Stream())
         torch.cuda.empty_cache()
         torch.set_float32_matmul_precision("high")

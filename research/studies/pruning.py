@@ -135,7 +135,7 @@ def main() -> None:
             f"## Trained {trained}",
             "",
             f"Whole network, {HIDDEN} neurons: {mean_and_spread(whole)} % correct, log-volume "
-            f"{statistics.mean(volumes):.1f}. Neurons merged as equal within 10 %: {merged}.",
+            f"{statistics.mean(volumes):.1f}. Neurons merged (equal within 10 %): {merged}.",
             "",
             *table(results),
             "",
@@ -149,8 +149,9 @@ Command: `python -m research studies pruning --seeds {args.seeds}` ({minutes:.1f
 A 784-{HIDDEN}-10 network of UltraLIF neurons sees each image as a constant current for one time step. It
 was trained for {EPOCHS} epochs with Adam. The tables show the test accuracy in percent with soft spikes,
 as mean ± standard deviation over {args.seeds} seeds, after the hidden layer was pruned to the number of
-neurons in the header. There are three measures: the pruned network; the same with the mean of the removed
-spikes kept as a bias (measured on 10,000 training images); and the latter after one more epoch. `volume`
+neurons in the header. Each network is measured three times: directly after
+pruning, with the mean of the removed spikes kept as a bias (measured on 10,000 training images), and
+after one more epoch with that bias. `volume`
 removes the neuron whose removal costs the least log-volume, and `magnitude` the one with the smallest
 weights.
 

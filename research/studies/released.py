@@ -9,10 +9,10 @@ tables as written. ``tuned`` trains the settings that ``tuning`` found best on h
 known.
 
 Several stacks run at once. On a GPU, first start NVIDIA's multi-process service (nvidia-cuda-mps-control -d),
-so that they share it. There each kind of neuron is first trained alone for one epoch, so that all processes
-compile kernels. Runs in the results file, in results/ and in the runs folder are not trained again. When the
-time is up, unfinished training is saved and continues with the next call. The results file is rewritten after
-every stack. A GPU is optional; without one, training takes hours.
+so that they share it. On a GPU, each kind of neuron is first trained alone for one epoch, so that the
+processes share the compilation of kernels. Runs in the results file, in results/ and in the runs folder are
+not trained again. When time runs out, unfinished training is saved and resumed by the next call. The
+results file is rewritten after every stack. A GPU is optional; without one, training takes hours.
 """
 
 import argparse
@@ -134,7 +134,7 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
 
 
 def one_of_each_kind(stacks: Sequence[Sequence[RunConfig]]) -> list[list[RunConfig]]:
-    """Return one-epoch stacks, each with the runs of one neuron, that compile the kernels of all others."""
+    """Return one-epoch stacks of one neuron each, which compile the kernels needed by all other stacks."""
     found: dict[tuple[Any, ...], list[RunConfig]] = {}
     for stack in stacks:
         parts: dict[str, list[RunConfig]] = {}
@@ -147,7 +147,7 @@ def one_of_each_kind(stacks: Sequence[Sequence[RunConfig]]) -> list[list[RunConf
 
 
 def work(first: int, tasks: Any, reports: Any, given: argparse.Namespace, deadline: float) -> None:
-    """Train stacks until none or no time is left.
+    """Train stacks until the queue is empty or time runs out.
 
     Args:
         first: the number of stacks trained only to compile their kernels.
@@ -232,7 +232,7 @@ def train(
             save(given.out, before, store)
     for worker in workers:
         worker.join()
-    tasks.cancel_join_thread()  # nobody reads the rest after the time is up
+    tasks.cancel_join_thread()  # later messages are not read once time is up
 
 
 def save(out: Path, before: dict[str, Result], store: Store) -> int:

@@ -119,8 +119,8 @@ def tuned_table(results: Iterable[Result]) -> Table:
     notes = [
         "Each neuron has the same 16 settings, four learning rates and four widths, judged on a sixth of the "
         "training set after 20 epochs with one seed; the chosen one is then trained on all of it "
-        "for 100 epochs with other seeds. The width is where a learned one starts.",
-        "*Test* uses the spikes of training, and *binary* the same networks with spikes of 0 and 1.",
+        "for 100 epochs with other seeds. A learned width starts at the chosen value.",
+        "*Test* uses the same kind of spikes as training, and *binary* uses binary spikes.",
         f"Settings chosen at an edge of the grid, so that a better one may lie outside: {'; '.join(edges)}.",
     ]
     return Table("tuned", "Every neuron tuned alike", columns, rows, notes)
@@ -238,7 +238,7 @@ def factors_table(results: Iterable[Result]) -> Table:
             if mine and like and (over := paired(mine, like)):
                 text = f"{name} perceptron, {interval(mine)}, over the additive soft membrane, learned width"
                 rows.append((place[0], str(place[1]), text, over.signed, "-", "-", "1"))
-    notes = ["Mean: over all settings of the other factors."]
+    notes = ["Each effect is a mean over all settings of the other factors."]
     return Table("factorial", "What each ingredient adds", columns, rows, notes)
 
 
