@@ -1,6 +1,5 @@
 """Neurons for other readings of the paper, built with `ultralif.Stepped`; slower than the library's own.
 
-
 Names that begin with ``Released`` are neurons in the author's released code. There a learned constant is
 clamped to its range, so its gradient is zero outside. UltraDLIF's spikes depend on a log-sum-exp over
 neighbours that the membrane does not include. Each of the other neurons changes one point of the text.
