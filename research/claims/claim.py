@@ -68,7 +68,7 @@ def claim(
     instead: str = "",
     remark: str = "",
 ) -> Callable[[Test], Test]:
-    """Register a test ``(written, truth, draw)`` of the claim as written and of the true statement."""
+    """Register a test ``(written, truth, draw)`` for the claim as written and for the true statement."""
 
     def register(test: Test) -> Test:
         CLAIMS[number] = Claim(number, label, section, statement, test, correction, instead, remark)

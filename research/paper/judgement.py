@@ -29,7 +29,7 @@ MARGIN = 0.5
 
 
 class Ruling(NamedTuple):
-    """The verdict on a claim, the measurement, and its p-value if known."""
+    """The verdict on a claim, with the measurement and its p-value, if known."""
 
     verdict: Judgement
     measured: str

@@ -94,7 +94,7 @@ def deep_cells(results: Results) -> Iterator[PublishedCell]:
 
 
 def reproduced(results: Results, datasets: Sequence[str] = STATIC) -> tuple[int, int, int]:
-    """Return how many published accuracies were reproduced, how many were tried, and how many there are."""
+    """Return the numbers of published accuracies that were reproduced, tried, and printed in all."""
     tried = list(cells_of(results, datasets))
     every = len(datasets) * len(TIMESTEPS) * len((*BASELINES, *ULTRA))
     return sum(cell.is_reproduced for cell in tried), len(tried), every

@@ -1,4 +1,4 @@
-"""Measured runs, by table cell."""
+"""Measured runs by table cell."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

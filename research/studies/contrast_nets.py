@@ -66,7 +66,7 @@ def surrogate(neuron: str, reset: str) -> Callable[[Cell, int], nn.Module]:
 
 
 class Frozen(nn.Module):
-    """UltraPLIF without reset whose input-dependent gate is replaced by its mean over batch and time.
+    """UltraPLIF without reset, with its input-dependent gate replaced by the mean over batch and time.
 
     UltraPLIF's membrane is exactly V = g (V + eps log leak) + (1 - g) I + eps H(g), where H is the entropy
     and g the weight of the past in the log-sum-exp. Here each neuron uses the mean of g, so V is additive.

@@ -98,5 +98,5 @@ class Mixed(nn.Module):
         if not self.training:
             return self.hard(current)
         self.step += 1
-        binary = torch.rand_like(current[0]) < self.step / self.steps  # all, beyond the last step
+        binary = torch.rand_like(current[0]) < self.step / self.steps  # after the last step, all units
         return torch.where(binary, self.hard(current), self.soft(current))

@@ -175,7 +175,7 @@ def statistics(name: str, counts: Counts) -> dict[str, float | str]:
 
 
 def train(runs: list[tuple[str, RunConfig]], given: argparse.Namespace, kind: str) -> list[dict[str, Any]]:
-    """Train one network for each neuron, named as in the paper, and return the accuracies."""
+    """Train one network per neuron, named as in the paper, and return the accuracies."""
 
     def tell(progress: Progress) -> None:
         print(f"epoch {progress.epoch}: loss {progress.loss}", flush=True)

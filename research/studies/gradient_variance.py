@@ -40,7 +40,7 @@ def moments(net: Binary, task: RandomTask, method: Rule, batches: int) -> tuple[
     """Return the mean gradient, its length, and the relative variance of the batch gradients."""
     found = torch.stack([flat(claimed(net, method, *task.draw(BATCH))) / BATCH for _ in range(batches)])
     mean, spread = found.mean(0), found.var(0).sum()
-    squared = mean.square().sum() - spread / batches  # without the contribution of the variance
+    squared = mean.square().sum() - spread / batches  # remove the part contributed by the variance
     return mean, float(squared.sqrt()), float(spread / squared)
 
 
