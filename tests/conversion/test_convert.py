@@ -511,7 +511,7 @@ def test_batch_norms_of_spikingjelly(x: Tensor) -> None:
     functional.set_step_mode(net, "m")
     ours = convert(net.eval(), check=x, exact=True)
     assert torch.equal(ours(x), net(x)) and fires(ours(x))
-    with pytest.raises(ValueError, match=r"'0' is a WSLinear, which ul\.convert does not know"):
+    with pytest.raises(ValueError, match=r"'0' is a WSLinear, which ul\.convert does not support"):
         convert(nn.Sequential(layer.WSLinear(12, 16), neuron.IFNode()))
 
 
@@ -663,7 +663,7 @@ def test_containers_of_norse(x: Tensor) -> None:
     hidden = norse.SequentialState(linear(12, 16), norse.LIF(p), linear(16, 4), return_hidden=True)
     for found, expected in zip(convert(hidden, check=x)(x), hidden(x)[0], strict=True):
         assert torch.equal(found, expected)
-    with pytest.raises(ValueError, match=r"'0' is a CobaLIFCell, which ul\.convert does not know"):
+    with pytest.raises(ValueError, match=r"'0' is a CobaLIFCell, which ul\.convert does not support"):
         convert(norse.SequentialState(norse.CobaLIFCell(12, 16)))
 
 
@@ -737,7 +737,7 @@ def test_refusals_name_the_layer(x: Tensor) -> None:
         convert(nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, inhibition=True)))
     with pytest.raises(ValueError, match="'0' is a Alpha"):
         convert(nn.Sequential(snn.Alpha(alpha=0.9, beta=0.8)))
-    with pytest.raises(ValueError, match=r"'0' is a PSN, which ul.convert does not know"):
+    with pytest.raises(ValueError, match=r"'0' is a PSN, which ul.convert does not support"):
         convert(nn.Sequential(neuron.PSN(5)))
     with pytest.raises(ValueError, match="nothing to convert"):
         convert(nn.Sequential(linear(12, 16)))

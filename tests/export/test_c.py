@@ -288,7 +288,7 @@ def test_nothing_is_written_for_a_recording_that_cannot_be_run(tmp_path):
 def test_a_folder_in_use_is_left_alone(tmp_path):
     integer = quantize(random_network("LIF", 21), timesteps=8)
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         to_c(integer, tmp_path, counts(22, most=1))
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

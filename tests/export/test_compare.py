@@ -215,7 +215,7 @@ def test_integers_beyond_rounding_are_refused(neuron, change):
     else:
         op = replace(op, shift=op.shift + 1)
     nodes[place] = replace(nodes[place], op=op)
-    with pytest.raises(InputError, match="further from the network than rounding explains"):
+    with pytest.raises(InputError, match="more than rounding error"):
         compare_integers(net, graph, replace(integer, nodes=tuple(nodes)), "hard")
 
 

@@ -142,7 +142,7 @@ WHOLE = [("input", "affine"), ("affine", "lif"), ("lif", "affine_1"), ("affine_1
         ([*WHOLE, ("input", "nowhere")], "no such node"),
         ([("input", "affine"), ("affine", "lif"), ("lif", "affine")], "no path leads"),
         ([("affine", "lif"), ("lif", "affine")], "no chain of nodes"),
-        ([("input", "output")], "beside the chain"),
+        ([("input", "output")], "outside the chain"),
     ],
 )
 def test_edges_that_make_no_chain(tmp_path, edges, message):
@@ -247,7 +247,7 @@ def test_a_damaged_file_is_read_or_refused(tmp_path_factory, data):
 @pytest.mark.parametrize("content", [b"", b"not HDF5", bytes(4096)])
 def test_files_of_another_kind(tmp_path, content):
     (tmp_path / "model.nir").write_bytes(content)
-    with pytest.raises(InputError, match="not a sound HDF5 file"):
+    with pytest.raises(InputError, match="not a valid HDF5 file"):
         from_nir(tmp_path / "model.nir")
 
 

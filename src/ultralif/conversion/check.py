@@ -45,7 +45,7 @@ class SpikeDifference(NamedTuple):
 
 
 class SpikeMismatch(JobError):
-    """A converted network spikes differently from its source; `difference` holds the place.
+    """A converted network spikes differently from its source; `difference` shows where.
 
     Example:
         >>> error = SpikeMismatch(SpikeDifference("1", 3, (0, 7), 1.01, 0.99, differing=1, spikes=640))

@@ -46,7 +46,7 @@ _CURVES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Replacement(NamedTuple):
-    """Our module in place of another library's."""
+    """Our replacement for another library's module."""
 
     module: nn.Module
     """The module takes and returns sequences ``[T, B, *features]``."""
@@ -86,7 +86,7 @@ class Surrogate:
     """Also spike where the membrane equals the threshold, as SpikingJelly does."""
 
     def is_of_lif(self, unit: Tensor) -> bool:
-        """Return whether it is a surrogate of LIF for a membrane in some unit."""
+        """Return whether LIF offers the same surrogate for a membrane in this unit."""
         if self.curve == "superspike":
             return bool((self.height * unit == 1).all())
         return self.curve in get_args(SurrogateName) and self.height == self.slope
@@ -104,7 +104,7 @@ class InUnits:
 
     Args:
         fire: maps a membrane minus its threshold to a spike.
-        unit: the unit.
+        unit: one of the neuron's units, in the units of ``fire``.
     """
 
     def __init__(self, fire: Fire, unit: Tensor) -> None:

@@ -28,7 +28,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     if not isinstance(module, known):
         if kind.__module__.startswith("norse.") and kind.__name__ not in ("SequentialState", "Lift"):
             raise InputError(
-                f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; remove it from the "
+                f"layer {name!r} is a {kind.__name__}, which ul.convert does not support; remove it from the "
                 "network, or write it as a ul.Stepped neuron"
             )
         return None
@@ -45,7 +45,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     maker = makers.get(kind.__name__.removesuffix("Cell"))
     if maker is None or not kind.__module__.startswith("norse."):
         raise InputError(
-            f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; it converts "
+            f"layer {name!r} is a {kind.__name__}, which ul.convert does not support; it converts "
             f"{', '.join(makers)} and their cells. Write it as a ul.Stepped neuron"
         )
     if getattr(layer.p, "method", "super") == "adjoint":

@@ -40,7 +40,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     kind = type(module).__name__
     if kind not in _STATES or not type(module).__module__.startswith("snntorch."):
         raise InputError(
-            f"layer {name!r} is a {kind}, which ul.convert does not know; it converts "
+            f"layer {name!r} is a {kind}, which ul.convert does not support; it converts "
             f"{', '.join(_STATES)}. Write it as a ul.Stepped neuron"
         )
     layer: Foreign = module

@@ -52,7 +52,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
         return Replacement(TimeDistributed(plain(module, norm)), alone=True, sequence=True)
     if wrapped or isinstance(module, base.MemoryModule) or ".activation_based.neuron." in kind.__module__:
         raise InputError(
-            f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; it converts "
+            f"layer {name!r} is a {kind.__name__}, which ul.convert does not support; it converts "
             f"{', '.join(_NEURONS)} and plain layers. Write a neuron as a ul.Stepped neuron"
         )
     return None

@@ -3,8 +3,8 @@
 `compared` runs the network on random inputs and on the caller's own, records what every layer receives and
 returns, and checks that the description computes the same outputs from the same inputs. Each layer receives
 the outputs of the network's own earlier layers. So a difference is found in the layer where it starts, and a
-spike moved by rounding does not propagate. `compare_integers` does the same for a quantized network, within
-the rounding of its units.
+spike moved by rounding does not propagate. `compare_integers` does the same for a quantized network,
+allowing for rounding.
 """
 
 import math
@@ -47,7 +47,7 @@ from ultralif.nn import mode as in_mode
 
 __all__ = ["check_own_neurons", "compare_integers", "compared", "draw"]
 
-STEPS, BATCH = 4, 6  # steps and batch of the random inputs
+STEPS, BATCH = 4, 6  # time steps and batch size of the random inputs
 MOST = 16  # the maximum number of samples used from the caller's inputs
 REMEDY = "build the network from unchanged layers, or write this part as a separate layer"
 
@@ -64,7 +64,7 @@ def compared(net: nn.Module, shape: Sequence[int] | None, mode: Mode, inputs: Te
 
     Args:
         net: the network.
-        shape: the features of one time step; None to use those of the first layer.
+        shape: the feature shape of one time step; None to take it from the first layer.
         mode: the mode to export.
         inputs: ``[T, B, *input]``, compared in addition to random inputs; at most 16 samples are used.
     """
@@ -101,7 +101,7 @@ def compared(net: nn.Module, shape: Sequence[int] | None, mode: Mode, inputs: Te
 
 
 def draw(graph: Graph, kind: str, steps: int = STEPS, batch: int = BATCH) -> Tensor:
-    """Return random inputs ``[T, B, *input]``: ``spikes``, sparse to dense, or real ``values``."""
+    """Return random inputs ``[T, B, *input]``: ``spikes`` from sparse to dense, or real ``values``."""
     generator = torch.Generator().manual_seed(0)
     shape = (steps, batch, *graph.nodes[0].shape)
     wide = (1, batch, *[1] * len(graph.nodes[0].shape))
@@ -298,7 +298,7 @@ class Rounded(NamedTuple):
 def compare_integers(
     net: nn.Module, graph: Graph, integer: IntegerNetwork, mode: Mode, inputs: Tensor | None = None
 ) -> None:
-    """Raise an InputError if an integer network differs from the network by more than rounding.
+    """Raise an InputError if an integer network differs from the network by more than rounding error.
 
     Args:
         net: the network.
@@ -357,7 +357,7 @@ def _check_integers(
         elif isinstance(made.op, IntegerSynapses):
             given = taken[0]
             if isinstance(given, Rounded):
-                raise TypeError(f"{node.name!r} takes currents")
+                raise TypeError(f"{node.name!r} receives currents")
             values.append(_rounded_synapses(made.op, given, integer, place in graph.near_input, steps))
         elif integer.is_count[place]:
             values.append(_counted(made.op, taken, counts))
@@ -375,8 +375,8 @@ def _check_integers(
 
 def _other(name: str) -> InputError:
     return InputError(
-        f"layer {name!r} in integers is further from the network than rounding explains, so nothing was "
-        "written; report this with the network, and export to onnx in the meantime"
+        f"quantized layer {name!r} differs from the network by more than rounding error, so nothing was "
+        "written; please report this with the network, and export to onnx in the meantime"
     )
 
 
@@ -422,7 +422,7 @@ def _rounded_leaky(made: IntegerLeaky, op: Leaky, given: Rounded, unit: Tensor, 
 def _rounded_synapses(
     op: IntegerSynapses, given: Tensor, integer: IntegerNetwork, graded: bool, steps: int
 ) -> Rounded:
-    """Return currents from rounded or clipped weights and input levels; bias and sum are whole units."""
+    """Return currents from rounded or clipped weights and input levels; bias and sum are integers."""
     grid = op.grid
     wide = (-1, *[1] * (given.dim() - 2)) if op.geometry is not None else (-1,)
     halves = 1 + 2 * (torch.zeros_like(op.weight, dtype=torch.int64) if op.clipped is None else op.clipped)
@@ -435,7 +435,7 @@ def _rounded_synapses(
 
 
 def _unit(graph: Graph, integer: IntegerNetwork, place: int) -> Tensor:
-    """Return, for each channel, the real value of one integer unit of a current into neurons or readout."""
+    """Return the real value, per channel, of one integer unit of the current into neurons or the readout."""
     start = graph.nodes[place].inputs[0] if isinstance(graph.nodes[place].op, Spikes) else place
     source, averaged = next(iter(graph.sources(start).items()))
     op = integer.nodes[source].op

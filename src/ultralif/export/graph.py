@@ -1,4 +1,4 @@
-"""A network as export sees it: the operations on one time step, in order.
+"""Describe a network for export: the operations on one time step, in order.
 
 `ultralif.export.trace.describe` builds a `Graph` from any module, and every export reads it.
 """
@@ -246,7 +246,7 @@ class Graph:
 
     @cached_property
     def memory(self) -> list[tuple[int, str, tuple[int, ...]]]:
-        """The state kept between time steps: for each part its node, name and shape for one sample."""
+        """The states kept between time steps: the node, name and per-sample shape of each."""
         kept: list[tuple[int, str, tuple[int, ...]]] = []
         for place, node in enumerate(self.nodes):
             if isinstance(node.op, Spikes):

@@ -118,7 +118,7 @@ def answer(net: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
 
 
 def _scores(output: Tensor) -> Tensor:
-    """Return the scores ``[B, classes]`` of a network that may leave the mean over time to its caller."""
+    """Return the scores ``[B, classes]``, averaged over time unless the network has already done so."""
     return output.mean(0) if output.dim() == 3 else output
 
 
@@ -246,7 +246,7 @@ def finetune(
 
     In ``hard`` and ``tropical`` mode spikes are binary and are differentiated as if they were soft.
 
-    With ``weight_bits`` every forward pass runs the network in integers: `quantize` rounds and clips the
+    With ``weight_bits`` every forward pass runs the integer network: `quantize` rounds and clips the
     weights, the integer simulator computes the spikes, and gradients ignore the rounding.
     Batch normalization keeps its statistics. Pass the same options to `quantize` afterwards.
 
@@ -273,7 +273,7 @@ def finetune(
     set_mode(net, mode)
     request = None if weight_bits is None else Request(mode=mode, weight_bits=weight_bits, **integers)
     if request is None and integers:
-        raise InputError(f"{', '.join(integers)} is for training in integers; add weight_bits=8 or 4")
+        raise InputError(f"{', '.join(integers)} applies only to integer training; add weight_bits=8 or 4")
     tempered = [neuron for neuron in neurons(net) if "eps" in neuron.declared()]
     if eps is not None and not tempered:
         raise InputError(f"eps={eps} was given, but the network's neurons have no temperature; leave it out")
@@ -291,7 +291,7 @@ def finetune(
 
 
 def _as_integers(net: nn.Module, x: Tensor, request: Request) -> Tensor:
-    """Return the output for ``[T, B, *input]`` with the network's weights and spikes in integers."""
+    """Return the output for ``[T, B, *input]`` computed with quantized weights and integer neurons."""
     graph = with_synaptic_currents(describe(net, None if isinstance(net, Network) else x.shape[2:]))
     integer = in_integers(graph, request)
     waiting: dict[int, list[Tensor]] = {}

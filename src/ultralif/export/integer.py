@@ -33,7 +33,7 @@ LEVEL_MAX = 127, 255  # signed and unsigned
 
 @dataclass(frozen=True)
 class Levels:
-    """A real-valued input in 8 bits, as whole numbers of levels like those of an A/D converter."""
+    """A real-valued input quantized to 8-bit levels, like those of an A/D converter."""
 
     step: float
     """The value of one level."""
@@ -45,7 +45,7 @@ class Levels:
         """Return the levels for values from ``low`` to ``high``."""
         largest = max(abs(low), abs(high))
         if not (low <= high and 0 < largest < math.inf):
-            raise InputError(f"input_range must be finite numbers, the least first, got ({low}, {high})")
+            raise InputError(f"input_range must be finite numbers in ascending order, got ({low}, {high})")
         return cls(largest / LEVEL_MAX[low >= 0], low < 0)
 
     @property
@@ -71,7 +71,7 @@ class IntegerSynapses:
     """int8 or int16 ``[outputs, inputs]`` or ``[outputs, inputs / groups, rows, columns]``; -7 to 7 in int8
     where the program packs two weights into a byte."""
     shift: Tensor
-    """int64 ``[outputs]``: a sum of weights, times 2^shift (and a factor), is in units."""
+    """int64 ``[outputs]``: 2^shift (and a factor) converts a sum of weights to units."""
     bias: Tensor
     """int64 ``[outputs]``, in units."""
     unit: Tensor
@@ -185,7 +185,7 @@ class IntegerLeaky:
     decay: Decay
 
     def over_time(self, current: Tensor, before: Tensor | None) -> Tensor:
-        """Return the currents ``[T, B, *features]`` for the incoming ones and the last one before them."""
+        """Return the currents ``[T, B, *features]``, given the inputs and the current before them."""
         i = torch.zeros_like(current[0]) if before is None else before
         return torch.stack([i := self.decay(i) + x for x in current])
 
@@ -200,7 +200,7 @@ class LogSumExpTable:
     """Distance d is looked up at ``d >> shift``."""
 
     def __call__(self, distance: Tensor) -> Tensor:
-        """Return the amount to add to the greater of two numbers at this distance."""
+        """Return the excess of log-sum-exp over the larger of two numbers that are this far apart."""
         index = distance >> self.shift
         last = len(self.entries) - 1
         return torch.where(index > last, 0, self.entries[index.clamp(max=last)])
@@ -214,7 +214,7 @@ class IntegerNeuron:
     """``add``: decay(v) + I (LIF). ``max``: max(decay(v), I) (UltraLIF). ``ring``: the maximum of
     decay(v) over three neighbours, + I (UltraDLIF)."""
     threshold: Tensor
-    """int64, ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``, like all constants: a spike is v > threshold."""
+    """int64, ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``, like all constants; v > threshold is a spike."""
     reset: Tensor
     """int64: the membrane after a spike; for ``subtract`` the amount that a spike subtracts, for ``saturate``
     the greatest membrane."""
@@ -230,7 +230,7 @@ class IntegerNeuron:
     (``none``); ``saturate`` clips the membrane at it."""
     delayed: bool = False
     """A spike resets the membrane one time step later, before the neuron fires again. A membrane above its
-    threshold has fired, so no other state is needed."""
+    threshold has just fired, so no other state is needed."""
     adapt: Decay | None = None
     """AdaLIF: the decay of the threshold's rise; None if the rise persists."""
     jump: Tensor | None = None
@@ -307,9 +307,9 @@ class IntegerOutput(NamedTuple):
     scores: Tensor
     """int64 ``[B, classes]``: sums over time, or spike counts for a spiking readout."""
     spikes: tuple[Tensor, ...]
-    """For each spiking layer bool ``[T, B, *features]``."""
+    """Bool ``[T, B, *features]`` for each spiking layer."""
     membranes: tuple[Tensor, ...]
-    """For each spiking layer int64 ``[T, B, *features]``, after reset."""
+    """int64 ``[T, B, *features]`` for each spiking layer, after reset."""
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,7 @@ class IntegerNetwork:
     bits: int
     """Bits per membrane."""
     levels: Levels | None = None
-    """How real-valued inputs are counted; None: inputs are event counts."""
+    """How real-valued inputs are converted to levels; None if inputs are event counts."""
 
     @property
     def inputs(self) -> int:
@@ -366,7 +366,7 @@ class IntegerNetwork:
         return "-".join("x".join(map(str, shape)) for shape in shown)
 
     def run(self, x: Tensor) -> IntegerOutput:
-        """Run inputs ``[T, B, *input]`` from rest: whole numbers of events, or real numbers for levels."""
+        """Run inputs ``[T, B, *input]`` from rest: event counts, or real numbers to round to levels."""
         counts, (steps, batch) = self._check(x), x.shape[:2]
         feeds_back = any(isinstance(node.op, Last) for node in self.nodes)
         state: dict[int, Tensor] = {}
@@ -442,7 +442,7 @@ class IntegerNetwork:
         """Return counts or levels ``[T * B, *input]``."""
         if x.dim() < 3 or math.prod(x.shape[2:]) != self.inputs:
             raise InputError(
-                f"x must be [T, B, *input] with {self.inputs} values a sample, got shape {tuple(x.shape)}"
+                f"x must be [T, B, *input] with {self.inputs} values per sample, got shape {tuple(x.shape)}"
             )
         if len(x) > self.timesteps:
             raise InputError(
@@ -456,7 +456,7 @@ class IntegerNetwork:
         counts = x.long()
         if counts.numel() == 0 or bool((counts != x).any()) or bool((counts < 0).any()):
             raise InputError(
-                "x must hold event counts, whole numbers from 0 up; encode it as spikes, or quantize with "
+                "x must hold event counts (integers of at least 0); encode it as spikes, or quantize with "
                 "input_range for real numbers"
             )
         events = int(counts.flatten(2).clamp(max=1 << 31).sum(-1).max())

@@ -2,8 +2,8 @@
 
 NIR's LIF is ``tau dv/dt = (v_leak - v) + r I``, with a spike where ``v > v_threshold`` and then
 ``v = v_reset``. With time steps dt that is our LIF of ``leak = 1 - dt / tau``, its current scaled by
-``r * (1 - leak)``. Readers differ in how they treat r and dt. So r is 1, its inverse is in the weights, and
-dt is 1e-4, which all of them support.
+``r * (1 - leak)``. Readers differ in how they treat r and dt. So r is 1, its inverse is folded into the
+weights, and dt is 1e-4, which all of them support.
 """
 
 import math
@@ -62,7 +62,7 @@ class Drift(NamedTuple):
 
 
 class WrittenLIF(NamedTuple):
-    """A LIF layer: ``v <- leak v + (I + shift)``, constants float64 that broadcast to the features."""
+    """A LIF layer: ``v <- leak v + (I + shift)``, with float64 constants that broadcast to the features."""
 
     leak: Tensor
     threshold: Tensor
@@ -92,9 +92,9 @@ def to_nir(
     LIF, PLIF, FullPLIF, and DSpike and SoftLIF in hard mode are exact. So is UltraLIF in tropical mode,
     which spikes where its current exceeds the threshold, as a LIF with ``tau = dt`` does. Layers are Affine,
     Conv2d (batch normalization folded in), AvgPool2d or SumPool2d, and Flatten; a sum of branches is two
-    edges that meet. A synaptic current becomes a CubaLIF, `Recurrent` a cycle, `DelayedLinear` a Delay for
-    every step, and `LeakyIntegrator` an LI. norse and snnTorch ignore a ``v_reset`` other than 0 when they
-    read the file.
+    edges into one node. A synaptic current becomes a CubaLIF, `Recurrent` a cycle, `DelayedLinear` a Delay
+    for every step, and `LeakyIntegrator` an LI. norse and snnTorch ignore a ``v_reset`` other than 0 when
+    they read the file.
 
     Args:
         net: a trained network; `describe` lists the supported layers.
@@ -105,7 +105,7 @@ def to_nir(
             reads a tropical network with a margin of 1e-6.
         approximate: inputs ``[T, B, *input]``. If given, neurons that NIR cannot express are written as LIF,
             which is exact for one time step, and the drift is measured on these inputs.
-        shape: the features of one time step; not needed if the network begins with Linear.
+        shape: the feature shape of one time step; not needed if the network begins with Linear.
         pooling: write means as ``average``, which snnTorch and SpikingJelly read, or as ``sum`` with weights
             divided by the window sizes, which norse reads.
         inputs: ``[T, B, *input]``, used in addition to random spikes to compare the written network with
@@ -137,7 +137,7 @@ def to_nir(
     elif drift.spikes > ROUNDING:
         raise InputError(
             f"written as NIR, the network differs in {100 * drift.spikes:.2g} % of its spikes, so nothing "
-            "was written; export to onnx, or allow an approximation (approximate, measured on inputs)"
+            "was written; export to onnx, or allow an approximation (option approximate)"
         )
     written.metadata = metadata
     _write(nir, written, Path(path))
@@ -164,7 +164,7 @@ def _written(graph: Graph, place: int, mode: Mode, approximate: bool) -> Written
         decay = None if synapse is None else each(synapse)
         return WrittenLIF(each(neuron.leak), threshold, each(neuron.v_reset), zero, decay)
     if synapse is not None:
-        raise InputError(f"{name} has a synaptic current, which NIR only has for LIF; export to c or onnx")
+        raise InputError(f"{name} has a synaptic current, which NIR has only for LIF; export to c or onnx")
     if isinstance(neuron, UltraLIF):
         decay = each(neuron.leak).log()
         if bool((each(neuron.v_reset) + decay > threshold).any()):
@@ -180,15 +180,15 @@ def _written(graph: Graph, place: int, mode: Mode, approximate: bool) -> Written
             )
         raise InputError(
             f"{name} in hard mode has a log-sum-exp membrane, which NIR cannot represent; export "
-            "mode='tropical', which is exact, or to c or onnx, or allow an approximation (approximate, "
-            "measured on inputs)"
+            "mode='tropical', which is exact, or to c or onnx, or allow an approximation (option "
+            "approximate)"
         )
     if isinstance(neuron, UltraDLIF):
         if approximate:
             return _uncoupled(neuron, mode, each)
         raise InputError(
             f"{name} takes the maximum of its neighbours, which NIR cannot represent; export to c or onnx, "
-            "or allow an approximation (approximate, measured on inputs)"
+            "or allow an approximation (option approximate)"
         )
     what = "a threshold that adapts" if isinstance(neuron, AdaLIF) else "a membrane"
     raise InputError(
@@ -239,7 +239,7 @@ def _write(nir: Any, graph: Any, path: Path) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         nir.write(temporary, graph)
-        with h5py.File(temporary, "r+") as file:  # zero is the default, and nir <= 1.0.4 has no other
+        with h5py.File(temporary, "r+") as file:  # zero is the default, and nir <= 1.0.4 supports no other
             for node in file["node/nodes"].values():
                 if "v_reset" in node and not node["v_reset"][()].any():
                     del node["v_reset"]
@@ -261,12 +261,12 @@ def _graph(
         cells: the LIF for each spiking node.
         dt: the time step.
         margin: time constants exceed dt by at least this share of it.
-        pooling: ``average``, or ``sum`` with the sizes of windows in the weights.
+        pooling: ``average``, or ``sum`` with the window sizes folded into the weights.
     """
     keep = {place: 1 - cell.leak.clamp(min=margin / (1 + margin)) for place, cell in cells.items()}
     scales, shifts = _scales(graph, cells, keep, summed=pooling == "sum")
     nodes: dict[str, Any] = {}
-    names: dict[int, list[str]] = {}  # of what feeds the readers of a node; a sum has several
+    names: dict[int, list[str]] = {}  # the NIR nodes that stand for each node; several for a sum
     edges: list[tuple[str, str]] = []
     numbers: dict[str, int] = {}
     late: dict[int, str] = {}  # neurons, and the synapses of their feedback
@@ -340,7 +340,7 @@ def _scales(
         first = next((source for source in sources if source not in feedback), None)
         if first is None:
             raise InputError(f"layer {node.name!r} has no synapses but feedback; put Linear before it")
-        for source in feedback:  # NIR applies feedback and its bias from the second step on
+        for source in feedback:  # NIR applies feedback and its bias only from the second step
             op: Any = graph.nodes[source].op
             shifts[first] = shifts.get(first, 0.0) + op.folded()[1]
             shifts[source] = -op.folded()[1]
@@ -392,7 +392,7 @@ def _delayed(
     numbers: dict[str, int],
     dt: float,
 ) -> list[str]:
-    """Write delayed synapses as one Delay and one Affine per whole delay, and return the Affines.
+    """Write delayed synapses as one Delay and one Affine per integer delay, and return the Affines.
 
     A fractional delay is split between its two neighbouring steps.
     """

@@ -93,7 +93,7 @@ class _Reader:
         """Return a member that is a group."""
         found = self.child(parent, name)
         if not isinstance(found, h5py.Group):
-            raise _Unreadable(f"there is no group {name!r} where NIR has one")
+            raise _Unreadable(f"there is no group {name!r} where NIR requires one")
         if len(found) > MAX_NODES:
             raise _Unreadable(f"{name!r} has {len(found)} members, more than {MAX_NODES}")
         return found
@@ -119,7 +119,7 @@ class _Reader:
         """Return a member that is one string."""
         found = self.array(parent, name)
         if found is None or found.shape != () or found.dtype.kind not in "OU":
-            raise _Unreadable(f"there is no text {name!r} where NIR has one")
+            raise _Unreadable(f"there is no text {name!r} where NIR requires one")
         return str(found)
 
     def metadata(self, parent: Any) -> dict[str, float | str]:
@@ -178,7 +178,7 @@ def _graph(reader: _Reader, top: Any, prefix: str, nodes: list[Any], arrays: dic
         nodes.append((full, "Pass" if passes else kind, keys, kind if passes else reader.metadata(node)))
     found = reader.array(top, "edges")
     if found is None or found.ndim != 2 or found.shape[1] != 2 or len(found) > MAX_NODES:
-        raise _Unreadable("there is no list 'edges' of pairs where NIR has one")
+        raise _Unreadable("there is no list 'edges' of pairs where NIR requires one")
     for source, target in found.astype(str).tolist():
         sources = ends.get(prefix + source, {"Output": [prefix + source]})["Output"]
         targets = ends.get(prefix + target, {"Input": [prefix + target]})["Input"]
@@ -192,7 +192,7 @@ def _main(path: str) -> int:
 
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError):  # not on every system; the sizes are checked as well
+    except (ImportError, ValueError):  # not available on every system, so the sizes are checked as well
         pass
     try:
         with h5py.File(path, "r") as file:
@@ -201,7 +201,7 @@ def _main(path: str) -> int:
         sys.stderr.write(f"{error}\n")
         return 3
     except (OSError, MemoryError, RuntimeError, ValueError, KeyError, TypeError, UnicodeError):
-        sys.stderr.write("it is not a sound HDF5 file\n")
+        sys.stderr.write("it is not a valid HDF5 file\n")
         return 3
     np.savez(cast(Any, sys.stdout.buffer), **cast(Any, content))
     return 0

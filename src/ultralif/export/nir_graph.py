@@ -23,13 +23,13 @@ MAX_DELAY = 10_000
 
 
 class NirNetwork(nn.Module):
-    """The nodes of a NIR file over ``[T, B, *input]``; the inputs of a node are summed.
+    """A network over ``[T, B, *input]`` built from a NIR file's nodes; each node sums its inputs.
 
     Args:
         layers: the layer for each node, in computation order.
         feeds: the nodes that feed each node.
-        late: edges whose value arrives one step later, because they close a cycle. At the first step there
-            is none, so that a bias in the feedback starts with the second.
+        late: edges whose value arrives one step later, because they close a cycle. At the first step they
+            carry nothing, so a bias in the feedback takes effect from the second step.
         source: the Input.
         target: the Output.
     """
@@ -91,7 +91,7 @@ class NirNetwork(nn.Module):
 
 @contextmanager
 def _watched(net: nn.Module) -> Iterator[None]:
-    """Call every neuron's hooks at the end with what it did in single steps."""
+    """Call every neuron's hooks once at the end, with the inputs and outputs of all its single steps."""
     calls: dict[Neuron[Any], list[tuple[Tensor, Tensor]]] = {
         module: [] for module in net.modules() if isinstance(module, Neuron) and is_watched(module)
     }
@@ -157,7 +157,7 @@ class _Delay(nn.Module):
 
 
 class _Driven(nn.Module):
-    """A neuron behind factors and a synapse: ``neuron(r * synapse(w_in * x))``."""
+    """A neuron preceded by factors and a synapse: ``neuron(r * synapse(w_in * x))``."""
 
     def __init__(
         self, neuron: nn.Module, r: Tensor, w_in: Tensor | None = None, synapse: Integrator | None = None
@@ -184,7 +184,7 @@ class _Driven(nn.Module):
         if self.synapse is None:
             return neuron.as_lif(gain)
         if bool(self.synapse.v_leak.any()):
-            raise InputError("its synaptic current rests at v_leak, which LIF lacks; set v_leak to 0")
+            raise InputError("its synaptic current rests at v_leak, unlike LIF's; set v_leak to 0")
         rate: Any = self.synapse.rate
         return neuron.as_lif(gain * rate, 1 - rate)
 
@@ -204,7 +204,7 @@ def imported(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> NirN
     Args:
         graph: the graph.
         dt: the time step.
-        reset: ``subtract``, or None or ``zero``.
+        reset: ``subtract`` or ``zero``; None means ``zero``.
         exact: keep sums over windows. If False, write them as means, as exports require, and scale weights.
     """
     unknown = sorted({name for edge in graph.edges for name in edge} - set(graph.nodes))
@@ -336,7 +336,7 @@ def _layer(node: NirNode, dt: float, subtract: bool) -> nn.Module:
     if kind in ("Affine", "Linear"):
         weight = _tensor(node, "weight")
         if weight.dim() != 2:
-            raise ValueError(f"has weights of shape {tuple(weight.shape)}; only matrices are read")
+            raise ValueError(f"has weights of shape {tuple(weight.shape)}; only matrices are supported")
         return _weighted(nn.Linear(weight.shape[1], weight.shape[0], device="meta"), node, weight)
     if kind in ("Conv1d", "Conv2d"):
         return _convolution(node, int(kind[4]))
@@ -351,7 +351,7 @@ def _layer(node: NirNode, dt: float, subtract: bool) -> nn.Module:
         steps = (_tensor(node, "delay") / dt).round()
         if not 0 <= float(steps.min()) <= float(steps.max()) <= MAX_DELAY:
             raise ValueError(
-                f"delays by {float(steps.max()):g} steps of dt={dt:g}; 0 to {MAX_DELAY} are read"
+                f"delays by {float(steps.max()):g} steps of dt={dt:g}; 0 to {MAX_DELAY} are supported"
             )
         return _Delay(steps)
     if kind in ("LI", "I"):
@@ -363,7 +363,7 @@ def _layer(node: NirNode, dt: float, subtract: bool) -> nn.Module:
 def _neuron(node: NirNode, dt: float, subtract: bool) -> nn.Module:
     kind, zero = node.kind, torch.zeros(())
     if kind not in ("LIF", "IF", "CubaLIF", "Threshold"):
-        raise ValueError("is a kind of node that is not read; write it as a LIF, or as a ul.Stepped neuron")
+        raise ValueError("has an unsupported type; write it as a LIF, or as a ul.Stepped neuron")
     rate, leak = None, zero
     if kind == "Threshold":  # a membrane that forgets everything
         rate = torch.ones(())
@@ -420,7 +420,7 @@ def _rate(node: NirNode, key: str, dt: float) -> Tensor:
 def _whole(node: NirNode, key: str, count: int) -> tuple[int, ...]:
     values = node.arrays[key].flatten().tolist()
     if len(values) not in (1, count) or any(v != int(v) or not 0 <= v < 1 << 16 for v in values):
-        raise ValueError(f"has {key} {values}, not {count} whole numbers")
+        raise ValueError(f"has {key} {values}, not {count} integers")
     return tuple(map(int, values * (count // len(values))))
 
 

@@ -65,7 +65,7 @@ def from_nir(
         graph = read(Path(path))
         if reset is None and _is_snntorch(graph):
             warnings.warn(
-                f"{path} looks like a file of snnTorch, whose neurons subtract the threshold by default, "
+                f"{path} looks like a snnTorch file, whose neurons subtract the threshold by default, "
                 "which NIR cannot state. It is read with a reset to zero; pass reset='subtract' or 'zero'",
                 stacklevel=2,
             )
@@ -94,7 +94,7 @@ def _build(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> nn.Mod
 
 
 def _is_chain_of_lif(graph: NirGraph) -> bool:
-    """Return whether our fused neurons and the exporters' layers compute the file; else `imported` does."""
+    """Return whether our fused neurons and exportable layers can compute the file; if not, use `imported`."""
     kinds = {"Input", "Output", *LINEAR, *SPIKING, *OF_MAPS}
     return (
         all(node.kind in kinds for node in graph.nodes.values())
@@ -143,7 +143,7 @@ def _chain(graph: NirGraph) -> list[tuple[str, NirNode]]:
     if not chain or chain.pop()[1].kind != "Output":
         raise ValueError("no chain of nodes leads from its Input to an Output")
     if len(chain) + 2 < len(graph.nodes):
-        raise ValueError("it has nodes beside the chain from Input to Output")
+        raise ValueError("it has nodes outside the chain from Input to Output")
     while chain and chain[0][1].kind == "Flatten":  # our networks flatten their inputs
         chain.pop(0)
     return chain
@@ -152,7 +152,7 @@ def _chain(graph: NirGraph) -> list[tuple[str, NirNode]]:
 def _sequential(chain: list[tuple[str, NirNode]], dt: float) -> nn.Sequential:
     """Build a convolutional network layer by layer; sums over windows become means with larger weights."""
     layers: list[nn.Module] = []
-    synapses: nn.Linear | nn.Conv2d | None = None  # whose currents lead to neurons
+    synapses: nn.Linear | nn.Conv2d | None = None  # the synapses that feed the next neurons
     windows = 1.0  # sizes of the windows over which spikes were summed
     for name, node in chain:
         if node.kind in (*LINEAR, "Conv2d"):
@@ -177,7 +177,7 @@ def _sequential(chain: list[tuple[str, NirNode]], dt: float) -> nn.Sequential:
             layers.append(_driven(name, node, dt, synapses))
             synapses = None
         else:
-            raise ValueError(f"its node {name!r} is {node.kind!r} where a network of maps has no such node")
+            raise ValueError(f"its node {name!r} is {node.kind!r}, not expected in a convolutional network")
     return nn.Sequential(*layers).float()
 
 
@@ -219,12 +219,10 @@ def _convolution(name: str, node: NirNode) -> nn.Conv2d:
 
 
 def _pair(name: str, node: NirNode, key: str, least: int) -> tuple[int, int]:
-    """Return whole numbers for rows and columns."""
+    """Return integers for rows and columns."""
     values = _tensor(name, node, key).flatten().tolist()
     if len(values) > 2 or any(value != int(value) or not least <= value < 1 << 16 for value in values):
-        raise ValueError(
-            f"its node {name!r} has {key} {values}, not one or two whole numbers from {least} on"
-        )
+        raise ValueError(f"its node {name!r} has {key} {values}, not one or two integers of at least {least}")
     return int(values[0]), int(values[-1])
 
 
@@ -233,9 +231,7 @@ def _network(chain: list[tuple[str, NirNode]], dt: float) -> Network:
     for place, (name, node) in enumerate(chain):
         expected = SPIKING if place % 2 else LINEAR
         if node.kind not in expected:
-            raise ValueError(
-                f"its node {name!r} is {node.kind!r} where {' or '.join(expected)} is understood"
-            )
+            raise ValueError(f"its node {name!r} is {node.kind!r} where {' or '.join(expected)} is expected")
     linears = [_linear(name, node) for name, node in chain[::2]]
     cells = [_cell(name, node, dt) for name, node in chain[1::2]]
     if not cells:

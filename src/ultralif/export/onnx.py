@@ -43,7 +43,7 @@ class Stepwise(nn.Module):
         self.graph = compared(net, shape, mode, inputs)
 
     def forward(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        """Take a step ``[B, *input]`` and the states ``[B, *shape]`` that `names` lists."""
+        """Compute one step from the input ``[B, *input]`` and the states ``[B, *shape]`` in `names`."""
         output, after = self.graph.step(x, states)
         return (output, *after)
 
@@ -101,8 +101,8 @@ def to_torch(
         net: a trained network; `describe` lists the supported layers.
         path: the file; `torch.export.load` reads it.
         mode: ``soft``, ``hard`` or ``tropical``.
-        timesteps: take whole sequences of this or any other length; None means streaming.
-        shape: the features of one time step; not needed if the network begins with Linear.
+        timesteps: a sequence length, to export for whole sequences of any length; None means streaming.
+        shape: the feature shape of one time step; not needed if the network begins with Linear.
         inputs: ``[T, B, *input]``, used in addition to random spikes to compare the written program with
             ``net``. A program whose outputs differ is refused.
 
@@ -119,7 +119,7 @@ def to_torch(
         found = module(*given)
         return found if isinstance(found, tuple) else (found,)
 
-    _check(run, steps, mode, timesteps, inputs, "the program of torch.export")
+    _check(run, steps, mode, timesteps, inputs, "the torch.export program")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     torch.export.save(program, buffer)  # its own writer aborts the process if the disk is full
@@ -141,8 +141,8 @@ def to_onnx(
         net: a trained network; `describe` lists the supported layers.
         path: the file.
         mode: ``soft``, ``hard`` or ``tropical``.
-        timesteps: take whole sequences of this or any other length; None means streaming.
-        shape: the features of one time step; not needed if the network begins with Linear.
+        timesteps: a sequence length, to export for whole sequences of any length; None means streaming.
+        shape: the feature shape of one time step; not needed if the network begins with Linear.
         inputs: ``[T, B, *input]``, used in addition to random spikes to compare the written program with
             ``net``. A program whose outputs differ is refused.
 

@@ -1,4 +1,4 @@
-"""Turn a trained network into integers, with a proof that no number can overflow.
+"""Quantize a trained network to integers, with a proof that no number can overflow.
 
 Layers that share synapses share a membrane unit. `quantize` tries the units of each such group
 from fine to coarse, and keeps the first with which no number overflows.
@@ -83,7 +83,7 @@ class Request:
     def __post_init__(self) -> None:
         """Check the options."""
         if self.mode not in ("hard", "tropical"):
-            raise InputError(f"mode must be hard or tropical to run in integers, got {self.mode!r}")
+            raise InputError(f"mode must be hard or tropical for integer execution, got {self.mode!r}")
         if not 1 <= self.timesteps <= 1_000_000:
             raise InputError(f"timesteps must be in 1..1000000, got {self.timesteps}")
         if self.bits not in (16, 32):
@@ -102,7 +102,7 @@ class UnitGroup:
 
     graph: Graph
     sinks: tuple[int, ...]
-    """Spiking nodes; the last node where it is a linear readout."""
+    """Spiking nodes, or the last node if it is a linear readout."""
     sources: dict[int, int]
     """Synapses, each with the number of values that are averaged on the way to a sink."""
     levels: Levels | None = None
@@ -162,22 +162,23 @@ def quantize(
     """Return a network with integer weights and membranes that spikes like ``net``.
 
     Every output channel has its own weight scale. Batch normalization is folded into the weights, and average
-    pooling becomes a sum in a smaller unit. Membranes use the finest unit in which the worst case of weights
-    and input range still fits. If none fits, an `InputError` reports the range.
+    pooling becomes a sum in a smaller unit. Membranes use the finest unit in which the worst case for
+    these weights and this input range still fits. If none fits, an `InputError` reports the range.
 
     Args:
         net: a trained network; `describe` lists the supported layers.
         mode: ``hard``, with log-sum-exp membranes from a table, or ``tropical``, with maxima.
         timesteps: the longest sequence between two resets.
-        shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
+        shape: the feature shape of one time step, such as ``(1, 28, 28)``; not needed if the network
+            begins with Linear.
         input_max: the largest event count of an input in one time step; 1 for binary spikes.
-        max_events: the most events of all inputs together in one time step; None assumes ``input_max`` for
-            each.
-        input_range: the least and the greatest value of real-valued inputs, such as (0, 1) for
-            pixels. They are rounded to 8 bits, in levels of 1/255 of the greatest value, or 1/127 if there
-            are negative ones, and the first layer multiplies. None: inputs are event counts.
+        max_events: the most events in one time step, over all inputs; None assumes ``input_max`` for each
+            input.
+        input_range: the smallest and the largest value of real-valued inputs, such as (0, 1) for pixels.
+            They are rounded to 8-bit levels of 1/255 of the largest value, or 1/127 if the range includes
+            negative values, and the first layer multiplies by them. None: inputs are event counts.
         bits: bits per membrane.
-        clip_membrane: clip a membrane at its lowest number if the worst case would fall below it.
+        clip_membrane: clip membranes at the lowest number that fits if the worst case would fall below it.
         leak: ``multiply`` by a 15-bit fraction, or ``shift``: add or subtract up to three shifted values.
         weight_bits: bits per weight: 8, which causes most of the difference from floating point, 16, or 4,
             for which the network should be trained with `finetune`. Two 4-bit weights share a byte.
@@ -412,7 +413,7 @@ def _overflow(
     made: dict[int, Made],
     most: dict[int, bounds.Counts],
 ) -> str:
-    """Return a message about numbers that do not fit, or an empty one."""
+    """Return a message that names the numbers that do not fit, or an empty string."""
     graph = group.graph
     for place in group.sources:
         op = made[place]
@@ -462,7 +463,7 @@ def _too_wide(wide: Sequence[bounds.Range], within: str) -> str:
 
 
 def events_per_unit(graph: Graph, place: int, levels: Levels | None) -> float:
-    """Return how many events, or input levels, equal 1 in a node that produces counts."""
+    """Return how many events or input levels correspond to a floating-point value of 1 in a node."""
     node = graph.nodes[place]
     if isinstance(node.op, Spikes | Last):
         return 1
@@ -492,11 +493,11 @@ def groups(graph: Graph, levels: Levels | None) -> list[UnitGroup]:
 
 
 def units(group: UnitGroup, request: Request) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
-    """Yield units for the channels of the sinks, the finest first, with the scales of all synapses.
+    """Yield units for the sinks' channels, finest first, with the scales of all synapses.
 
     Neurons that are compared with each other, or share a table, need one unit, so weight scales are that
-    unit times powers of two. Weights of levels are scaled for the largest level. A channel whose weights are
-    all tiny uses 1/256 of the largest scale.
+    unit times powers of two. Weights that multiply levels are scaled for the largest level. A channel
+    whose weights are all tiny uses 1/256 of the largest scale.
     """
     scales = {}
     for source, factor in group.sources.items():
@@ -553,7 +554,7 @@ def _table_unit(node: Node, neuron: AnyNeuron, compared: bool, request: Request)
     if bool((within != within[:, :1]).any()) or (compared and bool((unit != unit.flatten()[0]).any())):
         raise InputError(
             f"layer {node.name!r} couples neurons with different eps, which cannot share a table; train one "
-            "eps a layer, or choose mode='tropical'"
+            "eps per layer, or choose mode='tropical'"
         )
     channels: Tensor = within[:, 0]
     return torch.as_tensor(channels[:1]) if compared else channels
@@ -580,7 +581,7 @@ def whole(x: Tensor) -> Tensor:
 
 
 def integer_neuron(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> IntegerNeuron:
-    """Return a layer of neurons in integers.
+    """Return a quantized layer of neurons.
 
     Args:
         node: their node in the graph.
@@ -665,7 +666,7 @@ def table(resolution: int, bits: int) -> LogSumExpTable:
     r"""Tabulate :math:`\epsilon \log(1 + e^{-d/\epsilon})` for distances d of up to 8 eps.
 
     Args:
-        resolution: membrane units in one eps.
+        resolution: membrane units per eps.
         bits: the table has 2^bits entries or up to twice as many; each holds the value at the middle of its
             distances.
     """

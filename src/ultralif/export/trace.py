@@ -32,7 +32,7 @@ from ultralif.nn import DelayedLinear, LeakyIntegrator, Network, Neuron, Recurre
 
 __all__ = ["describe", "input_shape"]
 
-STEPS, BATCH = 2, 3  # sizes of the recorded run: they and their product are all different
+STEPS, BATCH = 2, 3  # sizes in the recorded run; they and their product must all differ
 NOTHING = (nn.Identity, nn.Dropout, nn.Dropout2d)
 LAYERS = (
     nn.Linear,
@@ -93,7 +93,8 @@ def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
 
     Args:
         net: any module with our neurons.
-        shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
+        shape: the feature shape of one time step, such as ``(1, 28, 28)``; not needed if the network
+            begins with Linear.
 
     Example:
         >>> from torch import nn
@@ -116,7 +117,7 @@ def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
             output = net(x)
     except (RuntimeError, IndexError) as error:
         raise InputError(
-            f"the network cannot be run on {(STEPS, BATCH, *shape)}, time steps, batch and shape: {error}"
+            f"the network cannot be run on an input of shape {(STEPS, BATCH, *shape)}: {error}"
         ) from error
     finally:
         watch.forget()
@@ -124,7 +125,7 @@ def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
 
 
 def input_shape(net: nn.Module, shape: Sequence[int] | None) -> tuple[int, ...]:
-    """Return a network's input features: as given, or from its NIR file or its first layer."""
+    """Return a network's input shape, as given or as read from its NIR file or first layer."""
     shape = getattr(net, "input_shape", None) if shape is None else shape
     if shape is not None:
         if not shape or any(size < 1 for size in shape):
@@ -138,8 +139,8 @@ def input_shape(net: nn.Module, shape: Sequence[int] | None) -> tuple[int, ...]:
     if layers and isinstance(layers[0], DelayedLinear):
         return (layers[0].inputs,)
     raise InputError(
-        "shape is needed for a network that does not begin with Linear; pass the features of one time step, "
-        "such as shape=(1, 28, 28)"
+        "shape is needed for a network that does not begin with Linear; pass the feature shape of one time "
+        "step, such as shape=(1, 28, 28)"
     )
 
 
@@ -219,7 +220,7 @@ class _Watch(TorchFunctionMode):
         elif name == "mean" and len(inputs) == 1:
             self._mean(label, inputs[0], args, kwargs, out)
         else:
-            instead = "between layers, only sums, means, flattening and reshaping are followed"
+            instead = "between layers, only sums, means, flattening and reshaping are supported"
             self._note(label, Unknown(f"is the operation {name!r}", instead), inputs, out)
 
     def _mean(self, label: str, place: int, args: Any, kwargs: Any, out: Tensor) -> None:
@@ -284,7 +285,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _writes(func: Any, args: Any, kwargs: Any, places: dict[int, int]) -> bool:
-    """Return whether a torch function changes a traced tensor; an in-place sum is traced too."""
+    """Return whether a torch function changes a traced tensor in place, except by a sum, which is traced."""
     name = getattr(func, "__name__", "")
     if not args or id(args[0]) not in places or name in (*ADD, "requires_grad_", "retain_grad"):
         return False
@@ -327,7 +328,7 @@ def _features(x: Tensor) -> tuple[int, ...]:
 
 def _simplified(noted: dict[int, Noted]) -> Graph:
     """Refuse unknown operations, move the mean over time to the end, fold batch normalization."""
-    moved: dict[int, int] = {}  # from the recorded position of a node to its current one
+    moved: dict[int, int] = {}  # maps each node's recorded position to its current one
     nodes: list[Node] = []
     averaged: set[int] = set()
     for place, (name, op, inputs, shape) in noted.items():

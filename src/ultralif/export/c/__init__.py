@@ -77,14 +77,14 @@ def to_c(
         raise InputError(f"layout must be make or arduino, got {layout!r}")
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"out={out} exists already; name a new folder, or remove it first")
+        raise InputError(f"out={out} already exists; name a new folder, or remove it first")
     plan = make_plan(net)
     size = _footprint(net, plan)
     budget = size.total if memory_budget is None else memory_budget
     if size.total > budget:
         raise InputError(
             f"the model needs {size.total} bytes ({size.rom} constant, {size.ram} state), but memory_budget "
-            f"is {budget}; train fewer neurons, or allow more"
+            f"is {budget}; reduce the number of neurons, or raise it"
         )
     if net.inputs > 0xFFFF:
         raise InputError(f"the network has {net.inputs} inputs, but event indices are limited to 65535")

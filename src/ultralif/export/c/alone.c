@@ -1,5 +1,5 @@
 
-/* A function of its own, whose sums stay in registers; or a copy for each caller, with its constants. */
+/* ALONE is never inlined, so its sums stay in registers. INLINE is copied into each caller, with its constants. */
 #ifdef __GNUC__
 #define ALONE __attribute__((noinline))
 #define INLINE inline __attribute__((always_inline))

@@ -14,7 +14,7 @@ static uint32_t reached(const uint32_t *sum)
     return (found & UINT32_C(0xFFFF0000)) | (found & 0xFFFF) << 8;
 }
 
-/* Add to the channels found those that the spikes of one place reach, for so many groups of 16. */
+/* Set the bits in found of the channels that reach their thresholds at one position, in groups of 16 channels. */
 static INLINE void add_reached(uint32_t *found, const uint32_t *start, tap *t, uint32_t n, uint32_t groups,
                                const uint32_t *weight, uint32_t next)
 {

@@ -37,7 +37,7 @@ static void fault(void)
     leave(255);
 }
 
-/* The processor reads the stack and the first instruction here; a compiler's memset must come from us. */
+/* The processor reads the initial stack pointer and the entry point here. Compilers may call memset, so define it. */
 __attribute__((section(".vectors"), used)) static const uintptr_t vectors[16] = {
     (uintptr_t)&stack_top, (uintptr_t)reset, (uintptr_t)fault, (uintptr_t)fault,
     (uintptr_t)fault,      (uintptr_t)fault, (uintptr_t)fault,

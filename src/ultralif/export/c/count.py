@@ -25,7 +25,7 @@ CPUS = {
     "m4": "UC_CPU_ARM_CORTEX_M4",
 }
 CALLS = ("reset", "input", "event", "frame", "tick", "class")
-RETURN = 0x00F0_0000  # the return address of a call from here, where no code lies
+RETURN = 0x00F0_0000  # the return address of every call; no code is stored there
 STACK, SIZE = 0x3000_0000, 1 << 16
 FREE = 0x2800_0000, 1 << 20  # memory for arguments
 
@@ -89,7 +89,7 @@ class Emulator:
             self.instructions += self._count(address, size)
 
     def _count(self, address: int, size: int) -> int:
-        """Return the instructions of a block: those that start with 0b11101, 0b1111 take four bytes."""
+        """Return a block's instruction count; those starting with 0b11101 or 0b1111 take four bytes."""
         key = address, size
         if key not in self._lengths:
             code, at, found = self.read(address, size), 0, 0
@@ -101,7 +101,7 @@ class Emulator:
 
 
 def _table(image: bytes, start: int, entry: int, form: str) -> list[tuple[int, ...]]:
-    """Return a table of an ELF file: its offset and the size and number of entries are in the header."""
+    """Return a table of an ELF file, whose offset, entry size and entry count are in the header."""
     (offset,), (size, count) = struct.unpack_from("<I", image, start), struct.unpack_from("<2H", image, entry)
     return [struct.unpack_from(f"<{form}", image, offset + i * size) for i in range(count)]
 

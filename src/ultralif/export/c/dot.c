@@ -1,5 +1,5 @@
 
-/* v[0] * w[0] + v[1] * w[1], added to a sum; a pair of neighbours is taken in one word where one instruction does that. */
+/* v[0] * w[0] + v[1] * w[1], added to a sum; a pair is loaded as one word if one instruction can multiply it. */
 #if defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP && !defined(MODEL_PORTABLE)
 #include <arm_acle.h>
 typedef int16x2_t pair;

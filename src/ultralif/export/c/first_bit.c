@@ -1,5 +1,5 @@
 
-/* The place of the highest bit of x, counted from the left; x is not 0. */
+/* The position of the highest set bit of x, counted from the left; x must not be 0. */
 static uint32_t first_bit(uint32_t x)
 {
 #if defined(__GNUC__) && __SIZEOF_INT__ == 4 && (!defined(__thumb__) || defined(__thumb2__))

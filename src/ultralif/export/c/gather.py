@@ -1,4 +1,4 @@
-"""The parts of the C program that belong to gathered layers: constants, state and functions."""
+"""The parts of the C program for gathered layers: constants, state and functions."""
 
 import math
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def holds(net: IntegerNetwork, plan: LayerPlan) -> bool:
 
 
 def kept_rows(net: IntegerNetwork, plan: LayerPlan, source: int) -> int:
-    """Return the number of rows of spikes to keep: those of a window if one gathered layer reads them."""
+    """Return the number of spike rows to keep: one window's rows if a single gathered layer reads them."""
     height = net.nodes[source].shape[1]
     readers = [i for node in net.nodes for i in node.inputs].count(source)
     if source not in plan.gathered or readers > 1 or source == len(net.nodes) - 1:
@@ -129,7 +129,7 @@ def weight_type(op: IntegerSynapses) -> str:
 
 
 def stored(op: IntegerSynapses, rows: Tensor) -> Tensor:
-    """Return rows of weights as the program keeps them: two of 4 bits in a byte, each plus 8."""
+    """Return weight rows as the program stores them: two 4-bit weights in a byte, each plus 8."""
     if op.weight_bits > 4:
         return rows
     nibble = pad(rows.long(), (0, rows.shape[-1] % 2)) + 8
@@ -153,7 +153,7 @@ def _words(rows: Tensor, bits: int) -> Tensor:
 
 
 def _start(threshold: Tensor, bits: int) -> Tensor:
-    """Return start values for sums, chosen so that a half sets its top bit when it reaches its threshold."""
+    """Return start values for sums, chosen so that a half-word's top bit is set at its threshold."""
     lane = TOP - _grouped(threshold, 1)
     word = (lane[:, :8] << 16) + lane[:, 8:]
     if bits == 8:
@@ -257,7 +257,7 @@ def functions(
     Args:
         net: the network.
         plan: how every layer is computed.
-        layer: this one.
+        layer: the layer.
         pushes: whether spread layers read the spikes of this layer.
         exact: the statements that update the membrane of channel ``c`` for the sum ``best[c]``; the line
             ``SPIKE`` is replaced by the effect of a spike.

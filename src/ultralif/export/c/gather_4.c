@@ -1,15 +1,15 @@
 
-/* Two sums of 16 bits share a word. A word of weights holds eight weights of 4 bits, each plus 8. Their sums are
-   collected in bytes: one word for the lower halves of all bytes, one for the upper ones. A byte holds 17 of them;
-   then it is added to the sums of 16 bits. */
+/* Two 16-bit sums share a word. A word of weights holds eight 4-bit weights, each plus 8. Their sums are
+   collected in bytes: one word for the lower halves of all bytes, one for the upper ones. A byte has room for 17 of
+   them, and is then added to the 16-bit sums. */
 #define LOWER UINT32_C(0x0F0F0F0F)
 #define EVEN UINT32_C(0x00FF00FF)
 #define COLLECTED 17
 #define EMPTY(byte, sum) ((sum)[0] += (byte) & EVEN, (sum)[1] += (byte) >> 8 & EVEN, (byte) = 0)
 
-/* Add the weights of n spikes for 16 channels. Lists of taps move on to the next 16, so many words further. Word i
+/* Add the weights of n spikes for 16 channels. Then each tap points to the next 16, `next` words further. Word i
    of sum holds channel i in its upper half and channel 8 + i in its lower one. Halves start at 2^15 less a
-   threshold, so that their highest bits tell which channels reach it. No half overflows: the generator has
+   threshold, so their highest bits show which channels reach it. No half overflows: the generator has
    proved that for every input. */
 #if !defined(__thumb__) || defined(__thumb2__)
 static ALONE void gather(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
@@ -50,7 +50,7 @@ static ALONE void gather(const uint32_t *start, tap *t, uint32_t n, uint32_t nex
     EMPTY(c, sum + 4);
     EMPTY(d, sum + 6);
 }
-#else /* eight registers, as on a Cortex-M0: half of the sums, then the others */
+#else /* eight registers, as on a Cortex-M0: one half of the sums, then the other */
 static ALONE void gather_half(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
 {
     uint32_t a = 0, b = 0, room = COLLECTED, i;

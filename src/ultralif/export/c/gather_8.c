@@ -1,6 +1,6 @@
 
-/* Two sums of 16 bits share a word. A word of weights holds four bytes w + 128. Its bytes 0 and 2 are added as
-   they are; bytes 1 and 3 by a shift, which also adds byte 2 times 256, and that is subtracted at the end.
+/* Two 16-bit sums share a word. A word of weights holds four bytes w + 128. Bytes 0 and 2 are added as
+   they are. Bytes 1 and 3 are added after a shift, which also adds 256 times byte 2; this is subtracted at the end.
    An Arm processor with DSP instructions selects two bytes and adds them at once, with the same result. */
 #if defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP && !defined(MODEL_PORTABLE)
 #include <arm_acle.h>
@@ -9,11 +9,11 @@
 #define ADD_EVEN(sum, word) ((sum) += (word) & UINT32_C(0x00FF00FF))
 #endif
 
-/* Add the weights of n spikes for 16 channels. Lists of taps move on to the next 16, so many words further. Word i
+/* Add the weights of n spikes for 16 channels. Then each tap points to the next 16, `next` words further. Word i
    of sum holds channel i in its upper half and channel 8 + i in its lower one. Halves start at 2^15 less a
-   threshold, so that their highest bits tell which channels reach it. No half overflows: the generator has
+   threshold, so their highest bits show which channels reach it. No half overflows: the generator has
    proved that for every input. */
-#ifdef PC /* one wide register for each 16, all at once; at the end, sums in the order of bytes become those words */
+#ifdef PC /* one wide register for each 16 channels; at the end, sums in byte order are rearranged into those words */
 #include <immintrin.h>
 typedef uint16_t halves __attribute__((vector_size(32)));
 typedef uint32_t words __attribute__((vector_size(32)));
@@ -80,7 +80,7 @@ static ALONE void gather(const uint32_t *start, tap *t, uint32_t n, uint32_t nex
     sum[6] = o2 - (e2 >> 16 << 8);
     sum[7] = o3 - (e3 >> 16 << 8);
 }
-#else /* eight registers, as on a Cortex-M0: half of the sums, then the others */
+#else /* eight registers, as on a Cortex-M0: one half of the sums, then the other */
 #ifdef __GNUC__
 #define HIGH(sum) __asm__("" : "+h"(sum)) /* in one of the registers that can only be added to */
 #else

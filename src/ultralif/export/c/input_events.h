@@ -1,8 +1,9 @@
-/* Take one input event. -1: no such input, or too many events or time steps; nothing was changed. */
+/* Add one input event. Returns -1, and changes nothing, if the input does not exist or a limit is exceeded. */
 int model_event(model_state *s, uint16_t input);
 
-/* End the time step: every neuron integrates what came in. -1: too many time steps. */
+/* End the time step: every neuron integrates its input. Returns -1 after too many time steps. */
 int model_tick(model_state *s);
 
-/* Take a whole time step: how many events each of the MODEL_INPUTS inputs has. -1: too many; reset. */
+/* Run a whole time step, given the event count of each of the MODEL_INPUTS inputs. Returns -1 if there are too many
+   events or time steps; call model_reset then. */
 int model_frame(model_state *s, const model_value *counts);

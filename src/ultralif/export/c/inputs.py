@@ -37,7 +37,7 @@ def header(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
 
 
 def input_functions(net: IntegerNetwork, plan: LayerPlan) -> str:
-    """Return the functions that take an input."""
+    """Return the functions that accept an input."""
     if net.levels is None:
         return fill("input_events.c")
     keep = "    s->levels = levels;\n" if has_levels(plan) else ""
@@ -94,7 +94,7 @@ def readme(net: IntegerNetwork) -> dict[str, object]:
 for (each time step)
     model_tick(&state);"""
     return {
-        "input": f"real numbers in 8 bits, round(value / {step:.9g}), from {low} to {high}",
+        "input": f"real numbers as 8-bit levels, round(value / {step:.9g}), from {low} to {high}",
         "first": "\nThe first layer multiplies weights by the levels of its input, once for each input.",
         "loop": loop,
     }

@@ -1,6 +1,6 @@
 #define top_$l(a, b) $top
 
-/* One ring of neurons; it closes at its ends. */
+/* One ring of neurons: the last one is next to the first. */
 static void ring_$l(model_state *s, uint32_t start)
 {
     /* Membranes before this step. */

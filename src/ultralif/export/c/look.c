@@ -1,5 +1,5 @@
 
-/* Copy the levels that one place of layer $l reads, 0 beyond the edges; returns 0 if all are 0. */
+/* Copy the levels that one position of layer $l reads, with 0 beyond the edges. Returns 0 if all are 0. */
 static int look_$l(const model_state *s, int32_t y, int32_t x, int16_t *v)
 {
     int32_t c, ky, kx;

@@ -12,7 +12,7 @@ $helpers
 $pushes
 /* Currents are pulled: value_N returns the output of layer N in this time step. */
 $values
-/* Neurons take their currents and fire. */
+/* Neurons integrate their currents and fire. */
 $layers
 void model_reset(model_state *s)
 {

@@ -1,6 +1,6 @@
 /* $title
 
-   All arithmetic is in integers. A model_state is the only memory, and the caller owns it, so several
+   All arithmetic uses integers. A model_state is the only memory, and the caller owns it, so several
    streams can run side by side. Only <stdint.h> is needed.
 
        model_reset(&state);

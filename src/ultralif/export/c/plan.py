@@ -29,7 +29,7 @@ Kernel = Literal["packed", "wide", "levels"]
 
 @dataclass(frozen=True)
 class Gathered:
-    """A layer of neurons whose sums are gathered. Numbers are positions in the network."""
+    """A layer of neurons whose sums are gathered. Integers are positions in the network."""
 
     neuron: int
     synapses: int
@@ -75,7 +75,7 @@ class LayerPlan:
 
     @property
     def without_membranes(self) -> frozenset[int]:
-        """Return the layers that thresholds replace."""
+        """Return the layers whose membranes are replaced by thresholds."""
         return frozenset(place for place, layer in self.gathered.items() if layer.threshold is not None)
 
     def why(self, place: int) -> str:
@@ -169,7 +169,7 @@ def _kernel(op: IntegerSynapses, reach: Range, threshold: Tensor | str) -> tuple
     if op.weight.dtype != torch.int8:
         return "wide", "32-bit sums, as weights have 16 bits"
     if 3 * channels < 2 * padded:
-        return "wide", f"32-bit sums, as {channels} channels fill no group of {GROUP}"
+        return "wide", f"32-bit sums, as {channels} channels do not fill a group of {GROUP}"
     least = torch.zeros_like(reach.low) if isinstance(threshold, str) else threshold
     if int((reach.low - least).min()) < -(1 << 15) or int((reach.high - least).max()) >= 1 << 15:
         return "wide", f"32-bit sums, as they range from {int(reach.low.min())} to {int(reach.high.max())}"

@@ -1,5 +1,5 @@
 
-/* The windows that hold an event. */
+/* Pass an event to every pooling window that contains it. */
 static void pool_$l(model_state *s, uint32_t i$level)
 {
     const uint32_t y = i / $width % $height, x = i % $width, c = i / $plane;

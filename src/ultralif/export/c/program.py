@@ -242,7 +242,7 @@ def _current(op: IntegerSynapses, place: int, total: str, at: str) -> str:
 
 
 def _at(size: int, constants: int) -> str:
-    """Return the index of neuron ``i``'s constant, where a channel shares one."""
+    """Return the index of neuron ``i``'s constant, which its channel may share."""
     return "i" if constants == size else f"i / {size // constants}"
 
 
@@ -407,7 +407,7 @@ def _reset(neuron: IntegerNeuron, place: int, size: int) -> str:
 
 
 def _delayed(neuron: IntegerNeuron, place: int, size: int, floor: str) -> str:
-    """Return the statements that reset a membrane by its last spike, which the membrane itself reveals."""
+    """Return the statements of a delayed reset: a membrane above its threshold spiked in the last step."""
     back = _back(neuron, place, _at(size, neuron.reset.numel())) if neuron.delayed else ""
     last = f"s->v_{place}[i] > threshold_{place}[{_at(size, neuron.threshold.numel())}]"
     return f"{floor}\n    if ({last})\n        {back}" if back else ""
@@ -422,7 +422,7 @@ def _ceiling(neuron: IntegerNeuron, place: int, size: int) -> str:
 
 
 def _rings(place: int, size: int, length: int, step: int) -> str:
-    """Return calls for all rings: the first neurons of ``size / length`` rings."""
+    """Return the C statements that update each of a layer's ``size / length`` rings."""
     if size == length:
         return f"    ring_{place}(s, 0);"
     return lines(
@@ -450,7 +450,7 @@ def _decay(decay: Decay | None, place: int, size: int, name: str = "leak", v: st
 
 
 def _of(size: int, constants: int) -> str:
-    """Return `_at` for the argument of a macro."""
+    """Return `_at` with ``i`` in parentheses, for use in a macro."""
     return _at(size, constants).replace("i", "(i)", 1)
 
 

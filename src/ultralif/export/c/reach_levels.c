@@ -1,5 +1,5 @@
 
-/* Add to the channels found among 16, of which bit 31 is the first, those that reach their thresholds. */
+/* Set the bits in found of those of 16 channels that reach their thresholds. Bit 31 is the first channel. */
 static ALONE uint32_t reach_$l(const int16_t *v, uint32_t c, uint32_t found)
 {
     const uint32_t end = $channels_out < c + 16 ? $channels_out : c + 16;

@@ -1,4 +1,4 @@
-/* How many events each time step has, and their inputs. */
+/* The number of events in each time step, and their inputs. */
 static const uint32_t count[SAMPLES][STEPS] = {
 $count
 };

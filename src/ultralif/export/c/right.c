@@ -1,3 +1,3 @@
 
-/* x / 2^n, rounded down, also for negative x; one instruction where the compiler's >> keeps the sign. */
+/* x / 2^n, rounded down, also for negative x; this is one instruction if the compiler's >> keeps the sign. */
 #define RIGHT(x, n) ((-1 >> 1) == -1 || (x) >= 0 ? (x) >> (n) : ~(~(x) >> (n)))

@@ -1,5 +1,5 @@
 
-/* An event at one place of a feature map reaches the places whose windows hold it. */
+/* An event at one position of a feature map reaches the positions whose windows contain it. */
 static void spread_$l(model_state *s, uint32_t i$level)
 {
     const int32_t y = (int32_t)(i / $width % $height) + $pad_y, x = (int32_t)(i % $width) + $pad_x;

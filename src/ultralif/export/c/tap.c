@@ -1,5 +1,5 @@
 
-/* Compute an address once, and load two words at once; compilers like to do either for each word. */
+/* Compute an address once, and load two words at once; compilers tend to do both separately for each word. */
 #ifdef __GNUC__
 #define ONCE(address) __asm__("" : "+r"(address))
 #define BOTH(a, b) __asm__("" : "+r"(a), "+r"(b))
@@ -9,7 +9,7 @@
 #endif
 
 #if defined(__AVX2__) && defined(__GNUC__) && $bits == 8
-/* A PC: the row of weights of every spike. All that a list could hold is copied, so no loop varies in length. */
+/* On a PC, a tap is one spike's row of weights. Lists are copied at full capacity, so loops have a fixed length. */
 #define PC
 typedef $row tap;
 #define TAPS(places, channels) ((places) * (channels))
@@ -24,7 +24,7 @@ static tap *add_tap(tap *t, const $index *spike, uint32_t n, uint32_t channels, 
     return t + n;
 }
 #else
-/* Spikes of one place of a map, and the weights of its tap. A tap without a first spike ends a list. */
+/* The spikes at one position of a map, and the weights of its tap. A tap without a first spike ends a list. */
 typedef struct {
     const $index *first, *last;
     const uint32_t *weight;

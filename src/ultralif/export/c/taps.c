@@ -1,5 +1,5 @@
 
-/* List the taps with spikes that one place of layer $l reads, and return the number of these spikes. */
+/* List the taps with spikes that one position of layer $l reads, and return the number of these spikes. */
 static uint32_t taps_$l(const model_state *s, int32_t y, int32_t x, tap *t)
 {
     int32_t ky, kx;
