@@ -201,7 +201,10 @@ def _self(file):
             _replace("node/nodes/lif/type", "CubaLIF"),
             "has no 'tau_mem'|has no 'v_threshold'|has no 'tau_syn'",
         ),
-        (_replace("node/nodes/lif/type", "\x1b]0;x\x07"), r"'lif' .'\\x1b\]0;x\\x07'. is a kind"),
+        (
+            _replace("node/nodes/lif/type", "\x1b]0;x\x07"),
+            r"'lif' .'\\x1b\]0;x\\x07'. has an unsupported type",
+        ),
         (_replace("node/nodes/lif/type", 3), "no text 'type'"),
         (_replace("node/edges", 7), "no list 'edges'"),
         (lambda file: file.pop("node"), "no group 'node'"),
@@ -269,7 +272,7 @@ def test_convolutions_that_make_no_sense(tmp_path):
         _replace("node/nodes/synapses1/groups", 3): "3 groups",
         _replace("node/nodes/pool1/padding", np.array([-1, -1])): "padding",
         _replace("node/nodes/neurons1/tau", np.linspace(1e-3, 2e-3, 80).reshape(5, 4, 4)): "within a channel",
-        _replace("node/nodes/pool1/type", "MaxPool2d"): "'pool1' .'MaxPool2d'. is a kind",
+        _replace("node/nodes/pool1/type", "MaxPool2d"): "'pool1' .'MaxPool2d'. has an unsupported type",
     }.items():
         path = tmp_path / "model.nir"
         to_nir(convolutional(), path, shape=(2, 8, 8))

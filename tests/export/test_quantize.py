@@ -200,7 +200,7 @@ def test_what_cannot_be_asked(change, message):
 @pytest.mark.parametrize(
     ("neuron", "options", "message"),
     [
-        ("UltraLIF", {"reset": "saturate"}, "reset='saturate', a soft minimum that has no integer form"),
+        ("UltraLIF", {"reset": "saturate"}, "reset='saturate', a soft minimum that cannot be quantized"),
         ("UltraDLIF", {"eps": torch.linspace(0.5, 1, 16), "learn_eps": False}, "different eps"),
     ],
 )

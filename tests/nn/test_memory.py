@@ -174,8 +174,8 @@ def test_checkpointing_is_a_line_of_torch():
 @pytest.mark.parametrize(
     ("layer", "reason"),
     [
-        (ul.DelayedLinear(3, 4, max_delay=2), "layer '1' takes real numbers"),
-        (ul.Recurrent(ul.LIF(), nn.Linear(3, 3)), "layer '2' takes spikes without weights"),
+        (ul.DelayedLinear(3, 4, max_delay=2), "layer '1' receives real numbers"),
+        (ul.Recurrent(ul.LIF(), nn.Linear(3, 3)), "layer '2' receives spikes without weights"),
     ],
 )
 def test_export_counts_spikes_and_refuses_what_integers_cannot_say(layer, reason):

@@ -386,7 +386,9 @@ class _Writer:
         """Return the network."""
         places = [node for node in self.old.nodes if node.op == "placeholder" and self._is_input(node)]
         if len(places) != 1:
-            raise InputError(f"the forward takes {len(places)} inputs; ul.convert takes one input and states")
+            raise InputError(
+                f"the forward takes {len(places)} inputs; ul.convert supports one input and states"
+            )
         self.input = self.graph.placeholder("x")
         self.done[places[0]] = self.input
         (output,) = [node for node in self.old.nodes if node.op == "output"]

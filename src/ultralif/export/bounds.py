@@ -69,8 +69,8 @@ def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
         elif isinstance(node.op, Pooling):
             if taken[0].each > 1:
                 raise InputError(
-                    f"layer {node.name!r} takes the maximum of inputs or counts; in integers, only "
-                    "binary spikes and currents have a maximum"
+                    f"layer {node.name!r} takes the maximum of inputs or counts, but integer networks "
+                    "only support the maximum of binary spikes or currents"
                 )
             found[place] = Counts(1, size)
         elif isinstance(node.op, Sum):

@@ -1,4 +1,4 @@
-"""Hardening: measure the accuracy lost to binary spikes, and recover it by calibration or finetuning."""
+"""Measure the accuracy lost to binary spikes, and recover it by calibration or finetuning."""
 
 import copy
 import math

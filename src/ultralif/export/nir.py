@@ -329,7 +329,7 @@ def _scales(
         sources = graph.sources(node.inputs[0] if sink in cells else sink)
         if not sources:
             raise InputError(
-                f"layer {node.name!r} takes spikes without weights; put Linear or Conv2d before it"
+                f"layer {node.name!r} receives spikes without weights; put Linear or Conv2d before it"
             )
         gain = torch.ones(1, dtype=torch.float64)
         if sink in cells and cells[sink].synapse is None:

@@ -1,4 +1,4 @@
-"""Write whole networks as graphs: ONNX files and torch.export programs.
+"""Write whole networks as ONNX files and torch.export programs.
 
 Both come in two forms. Streaming takes one time step and the states, and returns the step's output and the
 states to continue from; the mean of the outputs is the network's output. The other form takes a sequence of

@@ -287,7 +287,7 @@ def _operation(node: Node, made: Made | None) -> IntegerOp:
 
 
 def _refuse(graph: Graph, levels: Levels | None) -> None:
-    """Refuse layers that have no integer form."""
+    """Refuse layers that cannot be quantized."""
     for place, node in enumerate(graph.nodes):
         counted = [graph.is_count[i] for i in node.inputs]
         reason = None
@@ -296,9 +296,9 @@ def _refuse(graph: Graph, levels: Levels | None) -> None:
         elif isinstance(node.op, Synapses) and node.op.geometry is None and len(node.shape) > 1:
             reason = "is a Linear on the last of several axes; flatten its input first"
         elif isinstance(node.op, Synapses) and not counted[0]:
-            reason = "takes real numbers from another layer; put neurons before it"
+            reason = "receives real numbers from another layer; put neurons before it"
         elif isinstance(node.op, Spikes | Leaky) and counted[0]:
-            reason = "takes spikes without weights; put Linear or Conv2d before it"
+            reason = "receives spikes without weights; put Linear or Conv2d before it"
         elif isinstance(node.op, Synapses) and (delay := node.op.delay) is not None:
             module = f"{node.name}." if node.name else ""
             if bool((delay != delay.round()).any()):
@@ -317,7 +317,7 @@ def _refuse(graph: Graph, levels: Levels | None) -> None:
         ):
             reason = "adds spikes to means of spikes or to the input; pool both branches alike"
         if reason is not None:
-            raise InputError(f"layer {node.name!r} {reason}; it has no integer form")
+            raise InputError(f"layer {node.name!r} {reason}; it cannot be quantized")
 
 
 def _finest(
@@ -400,7 +400,7 @@ def _centering(group: UnitGroup, request: Request) -> Tensor | float:
         if getattr(neuron, "centered", False) and has_table(neuron, request.mode):
             if not group.by_channel:
                 raise InputError(
-                    f"layer {node.name!r} has centered=True and shares its synapses; it has no integer form"
+                    f"layer {node.name!r} has centered=True and shares its synapses; it cannot be quantized"
                 )
             eps = each(neuron.eps, node.shape)
             return (eps.flatten(1)[:, 0] if eps.dim() > 1 else eps) * math.log(3)
@@ -485,7 +485,7 @@ def groups(graph: Graph, levels: Levels | None) -> list[UnitGroup]:
             found.remove(other)
             if any(group.sources.get(i, factor) != factor for i, factor in other.sources.items()):
                 raise InputError(
-                    f"{group.name} averages synapses that {other.name} does not; it has no integer form"
+                    f"{group.name} averages synapses that {other.name} does not; it cannot be quantized"
                 )
             group = replace(group, sinks=other.sinks + group.sinks, sources=other.sources | group.sources)
         found.append(group)
@@ -631,7 +631,7 @@ def _form(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> tupl
     name = f"layer {node.name!r}"
     if neuron.reset == "saturate" and request.mode != "tropical":
         raise InputError(
-            f"{name} has reset='saturate', a soft minimum that has no integer form in mode {request.mode!r}; "
+            f"{name} has reset='saturate', a soft minimum that cannot be quantized in mode {request.mode!r}; "
             "choose mode='tropical', or train with reset='zero'"
         )
     if isinstance(neuron, UltraDLIF):
@@ -641,13 +641,13 @@ def _form(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> tupl
         return "max", Offset(whole(each(neuron.leak, node.shape).log() / unit)) if leaks else None
     if isinstance(neuron, AdaLIF) and neuron.delayed_reset:
         raise InputError(
-            f"{name} has an adaptive threshold and delayed_reset=True, which have no integer form together; "
+            f"{name} has an adaptive threshold and delayed_reset=True, which cannot be quantized together; "
             "train with delayed_reset=False"
         )
     if isinstance(neuron, LIF | AdaLIF | DSpike | SoftLIF):
         return "add", _factor(node, neuron.leak, request)
     raise InputError(
-        f"{name} has {type(neuron).__name__} neurons, which have no integer form; choose "
+        f"{name} has {type(neuron).__name__} neurons, which cannot be quantized; choose "
         "UltraLIF, UltraDLIF, LIF, PLIF, FullPLIF or AdaLIF"
     )
 

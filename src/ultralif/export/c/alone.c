@@ -1,5 +1,5 @@
 
-/* ALONE is never inlined, so its sums stay in registers. INLINE is copied into each caller, with its constants. */
+/* Control inlining: ALONE keeps a function's sums in registers; INLINE copies it into each caller, with its constants. */
 #ifdef __GNUC__
 #define ALONE __attribute__((noinline))
 #define INLINE inline __attribute__((always_inline))

@@ -1,7 +1,7 @@
 
-/* Two 16-bit sums share a word. A word of weights holds eight 4-bit weights, each plus 8. Their sums are
-   collected in bytes: one word for the lower halves of all bytes, one for the upper ones. A byte has room for 17 of
-   them, and is then added to the 16-bit sums. */
+/* Add 4-bit weights to 16-bit sums, two sums to a word. A word of weights holds eight 4-bit weights, each plus 8.
+   Their sums are collected in bytes: one word for the lower halves of all bytes, one for the upper ones. A byte has
+   room for 17 of them, and is then added to the 16-bit sums. */
 #define LOWER UINT32_C(0x0F0F0F0F)
 #define EVEN UINT32_C(0x00FF00FF)
 #define COLLECTED 17

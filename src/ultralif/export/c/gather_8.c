@@ -1,7 +1,7 @@
 
-/* Two 16-bit sums share a word. A word of weights holds four bytes w + 128. Bytes 0 and 2 are added as
-   they are. Bytes 1 and 3 are added after a shift, which also adds 256 times byte 2; this is subtracted at the end.
-   An Arm processor with DSP instructions selects two bytes and adds them at once, with the same result. */
+/* Add 8-bit weights to 16-bit sums, two sums to a word. A word of weights holds four bytes w + 128. Bytes 0 and 2
+   are added as they are. Bytes 1 and 3 are added after a shift, which also adds 256 times byte 2; this is subtracted
+   at the end. An Arm processor with DSP instructions selects two bytes and adds them at once, with the same result. */
 #if defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP && !defined(MODEL_PORTABLE)
 #include <arm_acle.h>
 #define ADD_EVEN(sum, word) ((sum) = __uxtab16(sum, word))

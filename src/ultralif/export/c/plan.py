@@ -1,4 +1,4 @@
-"""Decide how the C program computes each layer of neurons, and say why.
+"""Decide how the C program computes each layer of neurons, and give the reason.
 
 A layer is *gathered* where a convolution reads lists of spikes, or levels of the input. Its sums stay in
 registers, and rows are computed when the next layer requests them. All other layers are *spread*: each spike

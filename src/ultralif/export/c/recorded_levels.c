@@ -1,4 +1,4 @@
-/* The levels of each input; the last one stays to the end. */
+/* The recorded levels of each input; the last ones stay until the end. */
 #define FRAMES $frames
 static const model_value level[SAMPLES][FRAMES][MODEL_INPUTS] = {
 $level

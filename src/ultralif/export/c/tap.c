@@ -1,5 +1,5 @@
 
-/* Compute an address once, and load two words at once; compilers tend to do both separately for each word. */
+/* Stop compilers from computing an address for each word (ONCE) or loading two words one by one (BOTH). */
 #ifdef __GNUC__
 #define ONCE(address) __asm__("" : "+r"(address))
 #define BOTH(a, b) __asm__("" : "+r"(a), "+r"(b))
