@@ -172,7 +172,7 @@ def test_fine_tuning_in_integers_helps_them(mnist, train, weight_bits):
 
 
 def test_options_of_integers_need_their_bits():
-    with pytest.raises(InputError, match=r"timesteps, bits is for .* add weight_bits"):
+    with pytest.raises(InputError, match=r"timesteps, bits applies .* add weight_bits"):
         finetune(network(), batches(), steps=1, timesteps=6, bits=16)
 
 
