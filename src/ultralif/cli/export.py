@@ -299,7 +299,7 @@ def _read_nir(run: str, reset: Literal["zero", "subtract"] | None) -> tuple[nn.M
 
 
 def _source_of_nir(run: str, reset: Literal["zero", "subtract"] | None) -> Original:
-    """Return the network in a NIR file, computed with norse's arithmetic."""
+    """Load the network from a NIR file; it runs with norse's arithmetic."""
     from ultralif.conversion import Observed
     from ultralif.export import from_nir
     from ultralif.export.harden import answer

@@ -63,7 +63,7 @@ def shift_and_flip(
     Args:
         images: ``[B, C, H, W]`` of any type.
         generator: on the device of the images.
-        shift: width of the black padding, before a window of the original size is cropped.
+        shift: width of the black padding that is added before cropping to the original size.
         flip: mirror half of them.
 
     Example:

@@ -9,7 +9,7 @@ __all__ = ["pools_by_slices", "window_maxima"]
 
 
 def pools_by_slices(module: nn.MaxPool2d, x: Tensor) -> bool:
-    """Return whether `window_maxima` can replace a call: the windows are separate, with no gradient."""
+    """Return whether `window_maxima` can replace a call: windows do not overlap, no gradient is needed."""
     if type(module) is not nn.MaxPool2d or x.device.type != "cpu" or x.dim() != 4 or not is_plain(x):
         return False
     window = _pair(module.kernel_size)

@@ -119,7 +119,7 @@ class Rule(NamedTuple):
     leaks: bool = False
     """The membrane of a ring decays, to ``leak * V``."""
     adapt: bool = False
-    """AdaLIF: the state is membrane, adaptation and last spike, and the threshold adapts."""
+    """AdaLIF: the state consists of the membrane, the adaptation and the last spike; the threshold adapts."""
     sharp: bool = False
     """DSpike with its sharpness b instead of eps: eps is threshold / b, and A is 1 / tanh(b / 2)."""
     ring: int = 0

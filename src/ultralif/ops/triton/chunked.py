@@ -1,4 +1,4 @@
-"""Kernels and launches for long sequences of few neurons without spike resets, with time in chunks.
+"""Split time into chunks for long sequences of few neurons without spike resets: kernels and launches.
 
 A program handles a few neurons, and each thread one chunk of a neuron's sequence. A scan over the maps of all
 chunks gives the membrane at the start of each; see `ultralif.ops.cpu.chunks` for the idea.
