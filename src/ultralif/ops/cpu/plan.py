@@ -108,7 +108,7 @@ class CallPlan:
         shapes = [shape_of(c) if math.prod(shape_of(c)) > 1 else () for c in constants]
         self._find_size(strides, shapes)
         self.expands = [self.spread and math.prod(size) > 1 for size in shapes]
-        """For each constant, whether it must be expanded over all features: no run of neurons shares an entry."""
+        """For each constant, whether it is expanded over all features (no run of neurons shares an entry)."""
         pairs = list(zip(shapes, self.expands, strict=True))
         lengths = [math.prod(shape[2:] if expands else size) for size, expands in pairs]
         self.longest = max(lengths)
