@@ -245,3 +245,12 @@ def test_a_convolutional_network_trains() -> None:
     assert losses[-1] < losses[0]
     with ul.mode(net, "hard"), torch.no_grad():
         assert set(net(x).unique().tolist()) <= {0.0, 1.0}
+
+
+def test_a_backward_hook_of_a_convolution_sees_every_step_of_a_constant_image() -> None:
+    conv, sizes = nn.Conv2d(1, 2, 3), []
+    conv.register_full_backward_hook(lambda module, inwards, outwards: sizes.append(len(outwards[0])))
+    ul.TimeDistributed(conv)(
+        torch.rand(3, 1, 6, 6, requires_grad=True).expand(4, -1, -1, -1, -1)
+    ).sum().backward()
+    assert sizes == [12]

@@ -52,7 +52,7 @@ class TimeDistributed(nn.Module):
 
     def _repeats(self, x: Tensor) -> bool:
         """Return whether all steps share one image; False while tracing, as a trace must fit any input."""
-        if type(self.module) not in CONVOLUTIONS or is_watched(self.module):
+        if type(self.module) not in CONVOLUTIONS or _must_be_called(self.module):
             return False
         return is_plain(x) and not is_tracing() and x.stride(0) == 0 and len(x) > 1
 
@@ -75,13 +75,14 @@ def shown(neuron: nn.Module, current: Tensor, spikes: Tensor) -> Tensor:
     return seen
 
 
+def _must_be_called(module: nn.Module) -> bool:
+    """Return whether a module has hooks or a replaced forward, which must see every step."""
+    hooks = is_watched(module) or module._backward_hooks or module._backward_pre_hooks
+    return bool(hooks) or "forward" in vars(module)
+
+
 def _apply(module: nn.Module, x: Tensor) -> Any:
-    if (
-        is_watched(module)
-        or module._backward_hooks
-        or module._backward_pre_hooks
-        or "forward" in vars(module)
-    ):
+    if _must_be_called(module):
         return module(x)
     if type(module) is nn.Sequential:
         for layer in module:
