@@ -312,6 +312,9 @@ def test_superspike_has_the_same_height_at_every_slope() -> None:
     with pytest.raises(InputError, match="no soft mode"):
         ul.ops.lif(v.detach()[:, None], leak=0.9, threshold=0.5, surrogate="superspike", mode="soft")
     assert ul.LIF(surrogate="superspike").modes == ("hard",)
+    for surrogate in ("superspike", torch.sign):
+        with pytest.raises(InputError, match="mode must be one of hard for LIF, got 'soft'"):
+            ul.LIF(surrogate=surrogate, mode="soft")
 
 
 @pytest.mark.parametrize("reset", ["zero", "subtract", "none", "saturate"])

@@ -112,6 +112,7 @@ class _Surrogate(Neuron[S]):
             check_choice("surrogate", surrogate, get_args(SurrogateName))
         if callable(surrogate) or surrogate == "superspike":
             vars(self)["modes"] = ("hard",)  # no antiderivative in (0, 1) to use as the soft spike
+            self.mode = self.mode  # refuses soft mode
         self.surrogate: Surrogate = surrogate
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
         self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=(0.05, 100.0))
